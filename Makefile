@@ -1,0 +1,47 @@
+# The commands of the project; each is a script that says what it does. `make help` lists them.
+.PHONY: help setup setup-check build train test check soak bench lint format clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make setup    install what is missing: Debian packages, torch and pytest into .venv"
+	@echo "make build    build/bin/lockstep and everything else, optimised"
+	@echo "make train    two ranks of the smallest job: one all-reduce, its result printed"
+	@echo "make test     all tests: release, address and thread sanitizers"
+	@echo "make check    what takes longer: clang, clang-tidy, sanitizers over the torch parts"
+	@echo "make soak     kill, start and fuzz loops (SOAK_SECONDS=60 for each fuzz target)"
+	@echo "make bench    our numbers beside the peers'"
+	@echo "make lint     clang-format and clang-tidy; make format writes the layout"
+	@echo "make clean    remove build/; .venv stays"
+
+setup:
+	@scripts/setup.sh
+
+setup-check:
+	@scripts/setup.sh check
+
+build: setup
+	@scripts/build.sh release
+
+train: build
+	build/bin/lockstep run --nproc-per-node 2 build/bin/examples/all_reduce
+
+test: setup
+	@scripts/test.sh
+
+check: setup-check
+	@scripts/check.sh
+
+soak: setup-check
+	@scripts/soak.sh
+
+bench: build
+	build/bin/lockstep bench startup
+
+lint: setup-check
+	@scripts/lint.sh
+
+format: setup-check
+	@scripts/lint.sh format
+
+clean:
+	rm -rf build

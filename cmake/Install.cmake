@@ -1,0 +1,27 @@
+# `cmake --install`: programs, libraries, headers, and what find_package(lockstep CONFIG) reads.
+include(CMakePackageConfigHelpers)
+
+foreach(program lockstep lockstep-store lockstep-train lockstep-bench)
+  if(TARGET ${program})
+    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  endif()
+endforeach()
+
+# The launcher's layer is not installed: it is the inside of the program.
+install(TARGETS lockstep_base lockstep_comm lockstep_all EXPORT lockstepTargets
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/lockstep/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
+foreach(layer base comm)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lockstep/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
+          FILES_MATCHING PATTERN "*.h" PATTERN "*_state.h" EXCLUDE PATTERN gloo_headers EXCLUDE)
+endforeach()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/lockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindLibTorch.cmake
+        DESTINATION ${package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep)

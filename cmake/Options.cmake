@@ -1,0 +1,30 @@
+# What can be chosen at configure time.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release or RelWithDebInfo" FORCE)
+endif()
+
+option(LOCKSTEP_TORCH "Build the parts that need LibTorch" ON)
+option(LOCKSTEP_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(LOCKSTEP_EXAMPLES "Build the example programs" ${PROJECT_IS_TOP_LEVEL})
+option(LOCKSTEP_FUZZ "Build the libFuzzer targets (clang only)" OFF)
+set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for all targets, e.g. address,undefined or thread")
+set(LOCKSTEP_CUDA AUTO CACHE STRING "ON, OFF, or AUTO: on where toolkit, LibTorch's CUDA part and a driver are found")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(PROJECT_IS_TOP_LEVEL)
+  find_program(LOCKSTEP_CCACHE ccache)
+  if(LOCKSTEP_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    # Sloppiness: without it ccache never reuses what was compiled with a precompiled header.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+                                    ${LOCKSTEP_CCACHE})
+  endif()
+  find_program(LOCKSTEP_MOLD mold)
+  if(LOCKSTEP_MOLD AND NOT LOCKSTEP_SANITIZE)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()

@@ -1,0 +1,40 @@
+# One static library per layer: lockstep_library(base SOURCES a.cpp DEPENDS lockstep_x).
+# Warnings, visibility and sanitizers are set here and nowhere else.
+
+function(lockstep_flags target)
+  target_compile_options(${target} PRIVATE -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+                                           -Wno-missing-field-initializers  # Options structs are built by naming what differs.
+                                           $<$<CXX_COMPILER_ID:Clang>:-Wno-unknown-warning-option>
+                                           $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  if(LOCKSTEP_SANITIZE)
+    set(sanitize -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer)
+    if(LOCKSTEP_SANITIZE MATCHES undefined)
+      list(APPEND sanitize -fno-sanitize-recover=all)
+      if(LOCKSTEP_TORCH)
+        list(APPEND sanitize -fno-sanitize=vptr)  # LibTorch exports no type information for some of its classes.
+      endif()
+    endif()
+    target_compile_options(${target} PRIVATE ${sanitize} $<$<BOOL:${LOCKSTEP_FUZZ}>:-fsanitize=fuzzer-no-link>)
+    target_link_options(${target} PUBLIC ${sanitize})
+  endif()
+endfunction()
+
+function(lockstep_library layer)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  set(target lockstep_${layer})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(lockstep::${layer} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${layer})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PUBLIC ${ARG_DEPENDS} PRIVATE ${ARG_PRIVATE_DEPENDS})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  lockstep_flags(${target})
+endfunction()
+
+function(lockstep_program name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
+  lockstep_flags(${name})
+endfunction()

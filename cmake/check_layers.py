@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""Fails when an include points up or sideways between the layers, or a source file has no test.
+
+    check_layers.py ROOT    prints one line per fault; exit code 1 if there is any
+
+It reads the #include lines of ROOT/lockstep. The tables below are the drawing of the layers: the
+one place to change when a layer is added.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+# A layer may include itself and these; nothing else.
+MAY_INCLUDE = {
+    "base": set(),
+    "shm": {"base"},
+    "log": {"base"},
+    "models": {"base"},
+    "data": {"base"},
+    "launch": {"base"},
+    "comm": {"shm", "base"},
+    "parallel": {"comm", "shm", "base"},
+    "train": {"parallel", "comm", "shm", "data", "models", "log", "base"},
+    "cli": {"train", "parallel", "comm", "shm", "data", "models", "log", "launch", "base"},
+}
+TORCH_FREE = {"base", "shm", "log", "launch"}
+UMBRELLA = "lockstep/lockstep.h"
+
+# Sources without a test file of their own, and why.
+WITHOUT_TEST = {
+    r"lockstep/cli/.*": "programs; tests/system runs them as a user does",
+    r".*_stub\.cpp": "stands in where a platform lacks something; says so and does nothing",
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+TORCH_HEADER = re.compile(r"^(torch|ATen|c10|caffe2|gloo)/")
+
+
+class Include(NamedTuple):
+    line: int
+    quoted: bool
+    target: str
+
+
+def includes(file: Path) -> Iterator[Include]:
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), start=1):
+        if match := INCLUDE.match(line):
+            yield Include(number, match.group(1) == '"', match.group(2))
+
+
+def fault_of(include: Include, layer: str, folder: Path) -> str | None:
+    """Why a file of this layer and folder may not have this include; None if it may."""
+    target = include.target
+    if target == "torch/torch.h":
+        return f"only {UMBRELLA} includes it (28 s to compile); include the narrow headers"
+    if layer in TORCH_FREE and TORCH_HEADER.match(target):
+        return f"the layer '{layer}' is built without torch"
+    if target == UMBRELLA:
+        return "it is for users; include the headers that are needed"
+    if include.quoted and (folder / target).exists():
+        return "write the path from the root, lockstep/LAYER/FILE.h"
+    if not target.startswith("lockstep/"):
+        return None
+    other = target.split("/")[1]
+    if other not in MAY_INCLUDE:
+        return f"there is no layer '{other}'"
+    if other != layer and other not in MAY_INCLUDE[layer]:
+        below = ", ".join(sorted(MAY_INCLUDE[layer])) or "no other layer"
+        return f"'{layer}' may include {below}"
+    return None
+
+
+def check_includes(root: Path, file: Path) -> Iterator[str]:
+    name = file.relative_to(root).as_posix()
+    if name == UMBRELLA:
+        return
+    layer = name.split("/")[1]
+    if layer not in MAY_INCLUDE:
+        yield f"{name}: there is no layer '{layer}'"
+        return
+    for include in includes(file):
+        if fault := fault_of(include, layer, file.parent):
+            yield f"{name}:{include.line}: includes {include.target}: {fault}"
+
+
+def check_guard(root: Path, file: Path) -> Iterator[str]:
+    if "#pragma once" not in file.read_text(encoding="utf-8").splitlines():
+        yield f"{file.relative_to(root).as_posix()}: no '#pragma once'"
+
+
+def check_has_test(root: Path, file: Path) -> Iterator[str]:
+    name = file.relative_to(root)
+    if any(re.fullmatch(pattern, name.as_posix()) for pattern in WITHOUT_TEST):
+        return
+    test = Path("tests", *name.parts[1:]).with_name(f"{file.stem}_test.cpp")
+    if not (root / test).exists():
+        yield f"{name.as_posix()}: no {test.as_posix()}"
+
+
+def faults(root: Path) -> Iterator[str]:
+    for file in sorted((root / "lockstep").rglob("*")):
+        if file.suffix in {".h", ".hpp", ".cpp", ".cu", ".cuh"}:
+            yield from check_includes(root, file)
+        if file.suffix in {".h", ".hpp", ".cuh"}:
+            yield from check_guard(root, file)
+        if file.suffix == ".cpp":
+            yield from check_has_test(root, file)
+
+
+def main() -> int:
+    found = list(faults(Path(sys.argv[1])))
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

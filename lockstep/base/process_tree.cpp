@@ -1,0 +1,147 @@
+#include "lockstep/base/process_tree.h"
+
+#include <strings.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+
+struct ProcessInfo {
+  pid_t parent = 0;
+  bool living = true;
+};
+
+// Fields 3, 4 and 20 of /proc/PID/stat; the command (field 2) may hold spaces and parentheses.
+std::optional<ProcessInfo> read_stat(const std::string& pid) {
+  std::ifstream file("/proc/" + pid + "/stat");
+  std::string line;
+  if (!std::getline(file, line)) {
+    return std::nullopt;  // It ended while we looked.
+  }
+  const auto command_end = line.rfind(')');
+  if (command_end == std::string::npos || line.size() < command_end + 2) {
+    return std::nullopt;
+  }
+  const auto fields = split(std::string_view(line).substr(command_end + 2), ' ');
+  if (fields.size() < 18) {
+    return std::nullopt;
+  }
+  // A process whose first thread has left looks like a zombie while its other threads run.
+  const bool dead = fields[0] == "X" || (fields[0] == "Z" && fields[17] == "1");
+  return ProcessInfo{static_cast<pid_t>(std::atoi(fields[1].c_str())), !dead};
+}
+
+std::multimap<pid_t, pid_t> living_children() {
+  std::multimap<pid_t, pid_t> children;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string name = it->path().filename();
+    const auto pid = parse_int(name);
+    if (!pid) {
+      continue;
+    }
+    const auto info = read_stat(name);
+    if (info && info->living) {
+      children.emplace(info->parent, static_cast<pid_t>(*pid));
+    }
+  }
+  return children;
+}
+
+// Leaves the exit status of `spared`, and of what ends after it, to its own waiter.
+void reap_all_but(pid_t spared) {
+  siginfo_t ended{};
+  while (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
+         ended.si_pid != 0 && ended.si_pid != spared) {
+    ::waitpid(ended.si_pid, nullptr, __WALL);
+    ended = {};
+  }
+}
+
+}  // namespace
+
+void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
+
+bool die_with_parent(int signal, pid_t expected_parent) {
+  ::prctl(PR_SET_PDEATHSIG, signal);
+  return ::getppid() == expected_parent;
+}
+
+std::vector<pid_t> descendants_of(pid_t root) {
+  const auto children = living_children();
+  std::vector<pid_t> found;
+  std::vector<pid_t> open{root};
+  while (!open.empty()) {
+    const auto [first, last] = children.equal_range(open.back());
+    open.pop_back();
+    for (auto it = first; it != last; ++it) {
+      found.push_back(it->second);
+      open.push_back(it->second);
+    }
+  }
+  return found;
+}
+
+bool kill_descendants(Deadline deadline, pid_t spared) {
+  // One look at /proc can miss a process that was forked during it; the next look finds it.
+  for (int quiet_looks = 0; quiet_looks < 2;) {
+    auto victims = descendants_of(::getpid());
+    std::erase(victims, spared);
+    for (const pid_t pid : victims) {
+      ::kill(pid, SIGKILL);
+    }
+    reap_all_but(spared);
+    if (victims.empty()) {
+      ++quiet_looks;
+      continue;
+    }
+    if (deadline.passed()) {
+      return false;
+    }
+    quiet_looks = 0;
+    ::usleep(1000);
+  }
+  return true;
+}
+
+std::string signal_name(int signal) {
+  if (const char* name = ::sigabbrev_np(signal)) {
+    return std::string("SIG") + name;
+  }
+  if (signal >= SIGRTMIN && signal <= SIGRTMAX) {
+    return "SIGRTMIN+" + std::to_string(signal - SIGRTMIN);
+  }
+  return "signal " + std::to_string(signal);
+}
+
+int signal_number(const std::string& name) {
+  if (const auto number = parse_int(name)) {
+    return *number > 0 && *number <= SIGRTMAX ? static_cast<int>(*number) : 0;
+  }
+  const char* abbreviation = name.c_str();
+  if (::strncasecmp(abbreviation, "SIG", 3) == 0) {
+    abbreviation += 3;
+  }
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    const char* known = ::sigabbrev_np(signal);
+    if (known != nullptr && ::strcasecmp(known, abbreviation) == 0) {
+      return signal;
+    }
+  }
+  return 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+#include "lockstep/comm/backend_registry.h"
+
+#include <ATen/Context.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+
+BackendRegistry BackendRegistry::built_in() {
+  BackendRegistry registry;
+  register_gloo(registry);
+  register_nccl(registry);
+  return registry;
+}
+
+void BackendRegistry::add(const std::string& name, std::vector<c10::DeviceType> devices,
+                          BackendFactory factory) {
+  entries_.insert_or_assign(name, Entry{std::move(devices), std::move(factory)});
+}
+
+const BackendRegistry::Entry& BackendRegistry::find(const std::string& name) const {
+  const auto found = entries_.find(name);
+  if (found != entries_.end()) {
+    return found->second;
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, entry] : entries_) {
+    names.push_back(known);
+  }
+  std::string why = " is unknown";
+  if (name == "shm" || name == "lockstep" || name == "mpi") {
+    why = " is not part of this version yet";
+  } else if (name == "nccl") {
+    why = " needs a lockstep that was built with CUDA (cmake -DLOCKSTEP_CUDA=ON)";
+  }
+  throw UsageError("backend '" + name + "'" + why + "; expected one of: " + join(names, ", "));
+}
+
+std::vector<std::pair<c10::DeviceType, std::string>> BackendRegistry::parse(
+    const std::string& backends) const {
+  std::vector<std::pair<c10::DeviceType, std::string>> parsed;
+  for (const auto& part : split(backends, ',')) {
+    const auto colon = part.find(':');
+    if (colon == std::string::npos) {
+      for (const auto device : find(part).devices) {
+        parsed.emplace_back(device, part);
+      }
+      continue;
+    }
+    const std::string device = part.substr(0, colon);
+    const std::string name = part.substr(colon + 1);
+    if (device != "cpu" && device != "cuda") {
+      throw UsageError("backend '" + backends + "': '" + device +
+                       "' is no device; expected cpu:NAME, cuda:NAME or both, comma-separated");
+    }
+    find(name);
+    parsed.emplace_back(device == "cpu" ? c10::kCPU : c10::kCUDA, name);
+  }
+  return parsed;
+}
+
+c10::intrusive_ptr<c10d::Backend> BackendRegistry::make(const std::string& name,
+                                                        const BackendRequest& request) const {
+  return find(name).factory(request);
+}
+
+std::string BackendRegistry::default_backends() const {
+  const bool gpus = entries_.contains("nccl") && at::getNumGPUs() > 0;
+  return gpus ? "cpu:gloo,cuda:nccl" : "gloo";
+}
+
+}  // namespace lockstep

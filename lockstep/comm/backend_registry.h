@@ -1,0 +1,65 @@
+// Backends by name: what init_process_group({.backend = ...}) can be asked for.
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace c10d {
+class Backend;
+class Store;
+}  // namespace c10d
+
+namespace lockstep {
+
+struct BackendRequest {
+  c10::intrusive_ptr<c10d::Store> store;  // Private to this backend and group.
+  int rank = 0;
+  int size = 1;
+  std::chrono::milliseconds timeout{};
+  // Network interfaces to use, best first; empty lets the backend choose.
+  std::vector<std::string> interfaces;
+};
+
+using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const BackendRequest&)>;
+
+class BackendRegistry {
+ public:
+  // gloo, and nccl where lockstep was built with CUDA.
+  static BackendRegistry built_in();
+
+  // A second registration of a name replaces the first.
+  void add(const std::string& name, std::vector<c10::DeviceType> devices, BackendFactory factory);
+
+  // "gloo" or "cpu:gloo,cuda:nccl", as device and name. Throws UsageError that lists the
+  // names there are for one that is unknown, and says what a planned one waits for.
+  [[nodiscard]] std::vector<std::pair<c10::DeviceType, std::string>> parse(
+      const std::string& backends) const;
+
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> make(const std::string& name,
+                                                       const BackendRequest& request) const;
+
+  // What a group uses that names no backend: gloo, and nccl beside it where GPUs are seen.
+  [[nodiscard]] std::string default_backends() const;
+
+ private:
+  struct Entry {
+    std::vector<c10::DeviceType> devices;
+    BackendFactory factory;
+  };
+  const Entry& find(const std::string& name) const;
+
+  std::map<std::string, Entry> entries_;
+};
+
+// Each registers itself where it was compiled in; else it does nothing.
+void register_gloo(BackendRegistry& registry);
+void register_nccl(BackendRegistry& registry);
+
+}  // namespace lockstep

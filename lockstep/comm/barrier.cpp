@@ -1,0 +1,85 @@
+// A barrier that can say who did not come.
+//
+// The ranks wait in the backend, so that a Python rank can take part. Each leaves its
+// number of barriers in the store first; when the wait fails, the first rank to notice
+// writes the verdict there, once, and every rank reports that same verdict.
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/group_state.h"
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+Bytes to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+std::string to_string(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+std::string arrival_key(int rank) { return "barrier/" + std::to_string(rank); }
+
+std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < state.size; ++rank) {
+    const bool known = state.store->check({arrival_key(rank)});
+    const auto last = known ? parse_int(to_string(state.store->get(arrival_key(rank)))) : 0;
+    if (static_cast<std::uint64_t>(last.value_or(0)) < number) {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+// The list of missing ranks that all ranks agree on; empty if the store is gone too.
+std::string verdict_of(Group::State& state, std::uint64_t number) {
+  try {
+    const auto mine = join_numbers(not_arrived(state, number));
+    return to_string(state.store->compareSet("barrier/verdict/" + std::to_string(number), {},
+                                             to_bytes(mine.empty() ? "none" : mine)));
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+bool lists(const std::string& verdict, int rank) {
+  for (const auto& text : split(verdict, ',')) {
+    if (parse_int(trim(text)) == rank) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+void Group::barrier(const CollectiveOptions& options) const {
+  const auto timeout = options.timeout.value_or(this->timeout());
+  const auto number = ++state_->barriers;
+  const std::string what = "barrier #" + std::to_string(number) + " on " + state_->who();
+  if (timeout <= std::chrono::milliseconds(0)) {
+    throw UsageError(what + ": the timeout is " + std::to_string(timeout.count()) +
+                     " ms, expected more than 0");
+  }
+  const auto waits_in = state_->backends.contains(at::kCPU) ? backend(at::kCPU)
+                                                            : backend(at::kCUDA);
+  try {
+    comm::as_peer_error(what, [&] {
+      state_->store->set(arrival_key(rank()), to_bytes(std::to_string(number)));
+      c10d::BarrierOptions settings;
+      settings.timeout = timeout;
+      waits_in->barrier(settings)->wait();
+    });
+  } catch (const PeerError& error) {
+    const std::string verdict = verdict_of(*state_, number);
+    if (verdict.empty() || verdict == "none") {
+      throw;
+    }
+    const std::string who = (verdict.find(',') == std::string::npos ? "rank " : "ranks ") + verdict;
+    throw PeerError(what + ": " + who + " did not arrive within " + to_text(timeout) +
+                    (lists(verdict, rank()) ? " (this rank came too late)" : "") +
+                    "; see their logs, or raise the timeout [" + error.what() + "]");
+  }
+}
+
+}  // namespace lockstep

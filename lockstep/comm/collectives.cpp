@@ -1,0 +1,315 @@
+// Group's collectives on tensors. What a backend lacks is composed here from what it has.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/call.h"
+
+namespace lockstep {
+namespace {
+
+c10d::ReduceOp to_c10d(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::kSum:
+      return c10d::ReduceOp::SUM;
+    case ReduceOp::kAvg:
+      return c10d::ReduceOp::AVG;
+    case ReduceOp::kProduct:
+      return c10d::ReduceOp::PRODUCT;
+    case ReduceOp::kMin:
+      return c10d::ReduceOp::MIN;
+    case ReduceOp::kMax:
+      return c10d::ReduceOp::MAX;
+    case ReduceOp::kBand:
+      return c10d::ReduceOp::BAND;
+    case ReduceOp::kBor:
+      return c10d::ReduceOp::BOR;
+    case ReduceOp::kBxor:
+      return c10d::ReduceOp::BXOR;
+  }
+  throw UsageError("the reduce operation is none of ReduceOp's");
+}
+
+// Integers are divided as NCCL divides them: towards zero.
+void divide_in_place(const at::Tensor& tensor, int divisor) {
+  if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)) {
+    tensor.div_(divisor, "trunc");
+  } else {
+    tensor.div_(divisor);
+  }
+}
+
+// Gloo reads and writes memory as if there were no gaps in it, and says nothing: what is not
+// contiguous travels as a copy. A sparse tensor has no strides to look at.
+at::Tensor without_gaps(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
+}
+
+std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> dense;
+  dense.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    dense.push_back(without_gaps(tensor));
+  }
+  return dense;
+}
+
+// What is left to do for tensors that are written: nothing, or copying back.
+std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
+                                const std::vector<at::Tensor>& tensors) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!buffers[i].is_same(tensors[i])) {
+      pairs.emplace_back(tensors[i], buffers[i]);
+    }
+  }
+  if (pairs.empty()) {
+    return nullptr;
+  }
+  return [pairs] {
+    for (const auto& [tensor, buffer] : pairs) {
+      tensor.copy_(buffer);
+    }
+  };
+}
+
+// How a reduction is asked of the backend, and what is left to do afterwards.
+struct Plan {
+  at::Tensor buffer;  // The caller's tensor, or a wider or denser copy of it.
+  c10d::ReduceOp op;
+  std::function<void()> finish;
+};
+
+// Gloo reduces no 16-bit integers and averages only floating-point tensors of all_reduce.
+Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op, bool composed_average) {
+  const int divisor = op == ReduceOp::kAvg && composed_average ? group.size() : 1;
+  const bool widen = tensor.scalar_type() == at::kShort;
+  Plan plan{without_gaps(widen ? tensor.to(at::kInt) : tensor),
+            to_c10d(divisor > 1 ? ReduceOp::kSum : op),
+            {}};
+  plan.finish = copy_back({plan.buffer}, {tensor});
+  if (divisor > 1) {
+    plan.finish = [buffer = plan.buffer, divisor, then = plan.finish] {
+      divide_in_place(buffer, divisor);
+      if (then) {
+        then();
+      }
+    };
+  }
+  return plan;
+}
+
+bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [&](const at::Tensor& tensor) { return tensor.sizes() == like.sizes(); });
+}
+
+std::vector<std::int64_t> element_counts(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::int64_t> counts;
+  counts.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    counts.push_back(tensor.numel());
+  }
+  return counts;
+}
+
+at::Tensor flattened(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> flat;
+  flat.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    flat.push_back(tensor.reshape({-1}));
+  }
+  return at::cat(flat);
+}
+
+// The inverse of flattened(), starting anywhere in `flat`.
+void unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  std::int64_t at = 0;
+  for (const auto& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
+
+}  // namespace
+
+Work Group::all_reduce(const at::Tensor& tensor, const ReduceOptions& options) const {
+  const Call call(*this, "all_reduce", tensor, options.timeout);
+  const bool composed =
+      !call.averages_by_itself() && !(tensor.is_floating_point() || tensor.is_complex());
+  Plan plan = plan_reduction(*this, tensor, options.op, composed);
+  c10d::AllreduceOptions settings;
+  settings.reduceOp = plan.op;
+  settings.timeout = call.timeout;
+  std::vector<at::Tensor> tensors{plan.buffer};
+  return call.start([&] { return call.backend->allreduce(tensors, settings); }, plan.finish);
+}
+
+Work Group::broadcast(const at::Tensor& tensor, int root, const CollectiveOptions& options) const {
+  const Call call(*this, "broadcast", tensor, options.timeout);
+  call.require_rank(root, "root");
+  c10d::BroadcastOptions settings;
+  settings.rootRank = root;
+  settings.timeout = call.timeout;
+  std::vector<at::Tensor> tensors{without_gaps(tensor)};
+  return call.start([&] { return call.backend->broadcast(tensors, settings); },
+                    copy_back(tensors, {tensor}));
+}
+
+Work Group::reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) const {
+  const Call call(*this, "reduce", tensor, options.timeout);
+  call.require_rank(root, "root");
+  Plan plan = plan_reduction(*this, tensor, options.op, !call.averages_by_itself());
+  c10d::ReduceOptions settings;
+  settings.reduceOp = plan.op;
+  settings.rootRank = root;
+  settings.timeout = call.timeout;
+  std::vector<at::Tensor> tensors{plan.buffer};
+  return call.start([&] { return call.backend->reduce(tensors, settings); }, plan.finish);
+}
+
+Work Group::all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor& input,
+                       const CollectiveOptions& options) const {
+  const Call call(*this, "all_gather", input, options.timeout);
+  call.require_one_per_rank(outputs, "outputs", input);
+  if (outputs[static_cast<std::size_t>(rank())].sizes() != input.sizes()) {
+    call.reject("the input and outputs[rank] differ in shape, expected the same");
+  }
+  c10d::AllgatherOptions settings;
+  settings.timeout = call.timeout;
+  std::vector<std::vector<at::Tensor>> lists{without_gaps(outputs)};
+  std::vector<at::Tensor> inputs{without_gaps(input)};
+  if (same_shapes(outputs, input)) {
+    return call.start([&] { return call.backend->allgather(lists, inputs, settings); },
+                      copy_back(lists[0], outputs));
+  }
+  // Unequal: everyone sends as much as the largest, and the padding is cut off afterwards.
+  const auto counts = element_counts(outputs);
+  const auto most = *std::max_element(counts.begin(), counts.end());
+  inputs[0] = at::zeros({most}, input.options());
+  inputs[0].narrow(0, 0, input.numel()).copy_(input.reshape({-1}));
+  for (auto& padded : lists[0]) {
+    padded = at::empty({most}, input.options());
+  }
+  return call.start([&] { return call.backend->allgather(lists, inputs, settings); },
+                    [outputs, padded = lists[0]] {
+                      for (std::size_t i = 0; i < outputs.size(); ++i) {
+                        unflatten(padded[i], {outputs[i]});
+                      }
+                    });
+}
+
+Work Group::gather(const std::vector<at::Tensor>& outputs, const at::Tensor& input, int root,
+                   const CollectiveOptions& options) const {
+  const Call call(*this, "gather", input, options.timeout);
+  call.require_rank(root, "root");
+  std::vector<std::vector<at::Tensor>> lists;
+  if (rank() == root) {
+    call.require_one_per_rank(outputs, "outputs", input);
+    lists.push_back(without_gaps(outputs));
+  } else if (!outputs.empty()) {
+    call.reject("there are outputs, but only the root (rank " + std::to_string(root) + ") gives any");
+  }
+  c10d::GatherOptions settings;
+  settings.rootRank = root;
+  settings.timeout = call.timeout;
+  std::vector<at::Tensor> inputs{without_gaps(input)};
+  return call.start([&] { return call.backend->gather(lists, inputs, settings); },
+                    lists.empty() ? nullptr : copy_back(lists[0], outputs));
+}
+
+Work Group::scatter(const at::Tensor& output, const std::vector<at::Tensor>& inputs, int root,
+                    const CollectiveOptions& options) const {
+  const Call call(*this, "scatter", output, options.timeout);
+  call.require_rank(root, "root");
+  std::vector<std::vector<at::Tensor>> lists;
+  if (rank() == root) {
+    call.require_one_per_rank(inputs, "inputs", output);
+    lists.push_back(without_gaps(inputs));
+  } else if (!inputs.empty()) {
+    call.reject("there are inputs, but only the root (rank " + std::to_string(root) + ") gives any");
+  }
+  c10d::ScatterOptions settings;
+  settings.rootRank = root;
+  settings.timeout = call.timeout;
+  std::vector<at::Tensor> outputs{without_gaps(output)};
+  return call.start([&] { return call.backend->scatter(outputs, lists, settings); },
+                    copy_back(outputs, {output}));
+}
+
+Work Group::reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& inputs,
+                           const ReduceOptions& options) const {
+  const Call call(*this, "reduce_scatter", output, options.timeout);
+  call.require_one_per_rank(inputs, "inputs", output);
+  if (inputs[static_cast<std::size_t>(rank())].sizes() != output.sizes()) {
+    call.reject("the output and inputs[rank] differ in shape, expected the same");
+  }
+  // One reduction of everything, of which each rank keeps its part: right for unequal
+  // shapes and for every dtype, where Gloo's own is not.
+  const at::Tensor all = flattened(inputs);
+  const auto counts = element_counts(inputs);
+  const auto before = std::accumulate(counts.begin(), counts.begin() + rank(), std::int64_t{0});
+  Work reduction = all_reduce(all, options);
+  auto finish = [reduction, all, output, before]() mutable {
+    reduction.wait();
+    unflatten(all.narrow(0, before, output.numel()), {output});
+  };
+  auto state = std::make_shared<Work::State>(*reduction.state_);
+  state->what = call.what;
+  state->finish = finish;
+  return Work(std::move(state));
+}
+
+Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
+                       const std::vector<at::Tensor>& inputs,
+                       const CollectiveOptions& options) const {
+  const Call call(*this, "all_to_all", inputs.empty() ? at::Tensor() : inputs[0], options.timeout);
+  call.require_one_per_rank(inputs, "inputs", inputs[0]);
+  call.require_one_per_rank(outputs, "outputs", inputs[0]);
+  // The flat form is the one that Gloo has in all supported versions.
+  at::Tensor sent = flattened(inputs);
+  auto sent_counts = element_counts(inputs);
+  auto received_counts = element_counts(outputs);
+  at::Tensor received = at::empty(
+      {std::accumulate(received_counts.begin(), received_counts.end(), std::int64_t{0})},
+      sent.options());
+  c10d::AllToAllOptions settings;
+  settings.timeout = call.timeout;
+  return call.start(
+      [&] {
+        return call.backend->alltoall_base(received, sent, received_counts, sent_counts, settings);
+      },
+      [received, sent, outputs] { unflatten(received, outputs); });
+}
+
+Work Group::send(const at::Tensor& tensor, int destination,
+                 const PointToPointOptions& options) const {
+  const Call call(*this, "send", tensor, options.timeout);
+  call.require_rank(destination, "destination");
+  if (destination == rank()) {
+    call.reject("the destination is this rank itself, expected another");
+  }
+  std::vector<at::Tensor> tensors{without_gaps(tensor)};
+  Work work = call.start([&] { return call.backend->send(tensors, destination, options.tag); });
+  work.state_->timeout = call.timeout;
+  return work;
+}
+
+Work Group::recv(const at::Tensor& tensor, int source, const PointToPointOptions& options) const {
+  const Call call(*this, "recv", tensor, options.timeout);
+  call.require_rank(source, "source");
+  if (source == rank()) {
+    call.reject("the source is this rank itself, expected another");
+  }
+  std::vector<at::Tensor> tensors{without_gaps(tensor)};
+  Work work = call.start([&] { return call.backend->recv(tensors, source, options.tag); },
+                         copy_back(tensors, {tensor}));
+  work.state_->timeout = call.timeout;
+  return work;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,255 @@
+#include "lockstep/comm/discover.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/host_list.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr int kDefaultPort = 29500;
+
+std::optional<int> small_int(const Environment& env, const char* name) {
+  const auto value = env.get_int(name);
+  if (value && (*value < 0 || *value > 1'000'000'000)) {
+    throw UsageError(std::string("environment variable ") + name + " is " +
+                     std::to_string(*value) + ", expected a number from 0 up");
+  }
+  return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
+}
+
+int checked_port(const Environment& env) {
+  const auto text = env.get("MASTER_PORT");
+  const auto port = text ? parse_int(*text) : std::nullopt;
+  if (text && (!port || *port < 1 || *port > 65535)) {
+    throw UsageError("environment variable MASTER_PORT is '" + *text +
+                     "', expected a port from 1 to 65535");
+  }
+  return port ? static_cast<int>(*port) : 0;
+}
+
+// The same port on every host of one job, another one for most other jobs; below
+// the range from which kernels hand out ports by themselves.
+int port_of_job(const std::string& job) {
+  std::uint32_t hash = 2166136261U;  // FNV-1a
+  for (const char c : job) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
+  }
+  return 20000 + static_cast<int>(hash % 10000U);
+}
+
+struct Job {
+  std::string scheduler;
+  std::string id;
+  std::vector<std::string> hosts;  // In node order; empty where the scheduler does not tell.
+  bool one_host = false;
+};
+
+// MASTER_ADDR if set; one host meets by name; several on the first of the list.
+void choose_meeting(const Environment& env, const Job& job, Membership& member) {
+  const int port = checked_port(env);
+  if (const auto address = env.get("MASTER_ADDR")) {
+    member.master = Endpoint{*address, port != 0 ? port : port_of_job(job.id)};
+  } else if (job.one_host || member.world_size == 1) {
+    member.meeting_name = job.scheduler + "-" + job.id;
+  } else if (!job.hosts.empty()) {
+    member.master = Endpoint{job.hosts.front(), port != 0 ? port : port_of_job(job.id)};
+  } else {
+    throw UsageError("init_process_group on rank " + std::to_string(member.rank) + ": " +
+                     job.scheduler +
+                     " gives ranks on several hosts but no address; set MASTER_ADDR to the host "
+                     "of rank 0 (and pass it on to all ranks)");
+  }
+}
+
+bool is_slurm_step(const Environment& env) {
+  // The batch script, and the shell of an interactive allocation, carry the job's
+  // variables too, but no step that has tasks: their ids are at the top of 32 bits.
+  constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
+  const auto step = env.get_int("SLURM_STEP_ID");
+  return step && *step < kFirstSpecialStep && env.has("SLURM_PROCID");
+}
+
+Membership from_slurm(const Environment& env) {
+  Membership member;
+  member.launched = true;
+  member.rank = static_cast<int>(env.require_int("SLURM_PROCID"));
+  const bool step_tasks = env.has("SLURM_STEP_NUM_TASKS");
+  member.world_size =
+      static_cast<int>(env.require_int(step_tasks ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS"));
+  check_rank(member.rank, member.world_size, "SLURM_PROCID and SLURM_NTASKS");
+  member.local_rank = small_int(env, "SLURM_LOCALID");
+  member.node_rank = small_int(env, "SLURM_NODEID");
+
+  Job job{.scheduler = "slurm", .id = env.get("SLURM_JOB_ID").value_or("0") + "." +
+                                      env.get("SLURM_STEP_ID").value_or("0")};
+  member.found_by = "Slurm step " + job.id;
+  if (const auto list = env.get("SLURM_STEP_NODELIST"); list || env.has("SLURM_JOB_NODELIST")) {
+    job.hosts = expand_slurm_hosts(list ? *list : *env.get("SLURM_JOB_NODELIST"));
+  }
+  const auto tasks = env.get("SLURM_STEP_TASKS_PER_NODE");
+  if (tasks || env.has("SLURM_TASKS_PER_NODE")) {
+    const auto counts = expand_slurm_tasks(tasks ? *tasks : *env.get("SLURM_TASKS_PER_NODE"));
+    const auto node = static_cast<std::size_t>(member.node_rank.value_or(0));
+    if (node < counts.size()) {
+      member.local_size = counts[node];
+    }
+  }
+  job.one_host = job.hosts.size() == 1 || member.local_size == member.world_size;
+  choose_meeting(env, job, member);
+  return member;
+}
+
+// mpirun inside a batch job tells no hosts of its own, but the batch system does.
+std::vector<std::string> batch_hosts(const Environment& env) {
+  if (const auto list = env.get("SLURM_JOB_NODELIST")) {
+    return expand_slurm_hosts(*list);
+  }
+  if (const auto file = env.get("PBS_NODEFILE")) {
+    return read_node_file(*file);
+  }
+  return {};
+}
+
+Membership from_open_mpi(const Environment& env) {
+  Membership member;
+  member.launched = true;
+  member.found_by = "Open MPI";
+  member.rank = static_cast<int>(env.require_int("OMPI_COMM_WORLD_RANK"));
+  member.world_size = static_cast<int>(env.require_int("OMPI_COMM_WORLD_SIZE"));
+  check_rank(member.rank, member.world_size, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE");
+  member.local_rank = small_int(env, "OMPI_COMM_WORLD_LOCAL_RANK");
+  member.local_size = small_int(env, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  Job job{.scheduler = "openmpi"};
+  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PRTE_NSPACE"}) {
+    if (const auto id = env.get(name); id && job.id.empty()) {
+      job.id = *id;
+    }
+  }
+  job.one_host = member.local_size == member.world_size;
+  job.hosts = job.one_host ? std::vector<std::string>{} : batch_hosts(env);
+  choose_meeting(env, job, member);
+  return member;
+}
+
+// Hydra tells no job id, but the ranks of one host are children of one proxy.
+Membership from_pmi(const Environment& env, int parent_process) {
+  Membership member;
+  member.launched = true;
+  member.found_by = "PMI";
+  member.rank = static_cast<int>(env.require_int("PMI_RANK"));
+  member.world_size = static_cast<int>(env.require_int("PMI_SIZE"));
+  check_rank(member.rank, member.world_size, "PMI_RANK and PMI_SIZE");
+  member.local_rank = small_int(env, "MPI_LOCALRANKID");
+  member.local_size = small_int(env, "MPI_LOCALNRANKS");
+  Job job{.scheduler = "pmi"};
+  job.id = env.get("PMI_JOBID").value_or("child-of-" + std::to_string(parent_process));
+  job.one_host = member.local_size == member.world_size;
+  job.hosts = job.one_host ? std::vector<std::string>{} : batch_hosts(env);
+  choose_meeting(env, job, member);
+  return member;
+}
+
+bool is_pbsdsh_task(const Environment& env) {
+  // The batch script itself is task 1; pbsdsh starts further ones.
+  const auto task = env.get_int("PBS_TASKNUM");
+  return task && *task > 1 && env.has("PBS_NODEFILE") &&
+         (env.has("PBS_VNODENUM") || env.has("PBS_NODENUM"));
+}
+
+Membership from_pbsdsh(const Environment& env) {
+  const auto slots = read_node_file(*env.get("PBS_NODEFILE"));
+  std::vector<std::string> hosts;
+  for (const auto& slot : slots) {
+    if (std::find(hosts.begin(), hosts.end(), slot) == hosts.end()) {
+      hosts.push_back(slot);
+    }
+  }
+  Membership member;
+  member.launched = true;
+  Job job{.scheduler = "pbs", .id = env.get("PBS_JOBID").value_or("0"), .hosts = hosts};
+  member.found_by = "pbsdsh of job " + job.id;
+  const bool per_slot = env.has("PBS_VNODENUM");
+  const auto& places = per_slot ? slots : hosts;
+  member.rank = static_cast<int>(env.require_int(per_slot ? "PBS_VNODENUM" : "PBS_NODENUM"));
+  member.world_size = static_cast<int>(places.size());
+  check_rank(member.rank, member.world_size, "pbsdsh's task number and the lines of PBS_NODEFILE");
+  const auto& here = places[static_cast<std::size_t>(member.rank)];
+  member.local_rank =
+      static_cast<int>(std::count(places.begin(), places.begin() + member.rank, here));
+  member.local_size = static_cast<int>(std::count(places.begin(), places.end(), here));
+  member.node_rank =
+      static_cast<int>(std::find(hosts.begin(), hosts.end(), here) - hosts.begin());
+  job.one_host = hosts.size() == 1;
+  choose_meeting(env, job, member);
+  return member;
+}
+
+}  // namespace
+
+void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& source) {
+  constexpr std::int64_t kMost = 1 << 20;
+  if (world_size < 1 || world_size > kMost) {
+    throw UsageError(source + ": the world size is " + std::to_string(world_size) +
+                     ", expected 1 or more");
+  }
+  if (rank < 0 || rank >= world_size) {
+    throw UsageError(source + ": the rank is " + std::to_string(rank) +
+                     ", expected 0 to world size - 1 = " + std::to_string(world_size - 1));
+  }
+}
+
+Membership discover_env(const Environment& env, std::optional<int> rank,
+                        std::optional<int> world_size) {
+  Membership member;
+  member.launched = true;
+  member.found_by = "RANK and WORLD_SIZE";
+  const auto rank_here = rank ? *rank : env.require_int("RANK");
+  const auto size_here = world_size ? *world_size : env.require_int("WORLD_SIZE");
+  check_rank(rank_here, size_here, "RANK and WORLD_SIZE");
+  member.rank = static_cast<int>(rank_here);
+  member.world_size = static_cast<int>(size_here);
+  member.local_rank = small_int(env, "LOCAL_RANK");
+  member.local_size = small_int(env, "LOCAL_WORLD_SIZE");
+  member.node_rank = small_int(env, "GROUP_RANK");
+
+  const auto address = env.get("MASTER_ADDR");
+  const int port = checked_port(env);
+  if (const auto meeting = env.get("LOCKSTEP_MEETING")) {
+    member.meeting_name = *meeting;  // Set by spawn(), nearer to us than any launcher's address.
+  } else if (address) {
+    member.master = Endpoint{*address, port != 0 ? port : kDefaultPort};
+    member.launcher_serves_store = env.get("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  } else if (member.world_size > 1) {
+    throw UsageError("init_process_group on rank " + std::to_string(member.rank) +
+                     ": environment variable MASTER_ADDR is not set, but WORLD_SIZE is " +
+                     std::to_string(member.world_size) +
+                     "; set MASTER_ADDR and MASTER_PORT to where rank 0 can be reached, or start "
+                     "the program with 'lockstep run'");
+  }
+  return member;
+}
+
+Membership discover(const Environment& env, int parent_process) {
+  if (env.has("RANK") || env.has("WORLD_SIZE")) {
+    return discover_env(env);
+  }
+  if (is_slurm_step(env)) {
+    return from_slurm(env);
+  }
+  if (env.has("OMPI_COMM_WORLD_RANK")) {
+    return from_open_mpi(env);
+  }
+  if (env.has("PMI_RANK")) {
+    return from_pmi(env, parent_process);
+  }
+  if (is_pbsdsh_task(env)) {
+    return from_pbsdsh(env);
+  }
+  return {};
+}
+
+}  // namespace lockstep::comm

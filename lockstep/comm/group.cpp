@@ -1,0 +1,218 @@
+#include "lockstep/comm/group.h"
+
+#include <ATen/Context.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <thread>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/group_state.h"
+#include "lockstep/comm/local_backend.h"
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep {
+namespace {
+
+// Long enough for peers that are about to leave too, short enough not to be taken for a hang.
+constexpr std::chrono::seconds kGoodbye{5};
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
+
+c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& prefix,
+                                            const c10::intrusive_ptr<c10d::Store>& store) {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+}
+
+const Group::State& open(const std::shared_ptr<Group::State>& state) {
+  if (state->closed) {
+    throw UsageError("the group of " + state->who() + " was destroyed; make a new one");
+  }
+  return *state;
+}
+
+}  // namespace
+
+Group::State::State(std::shared_ptr<const comm::Job> the_job, std::string the_name, int the_rank,
+                    int the_size)
+    : job(std::move(the_job)), name(std::move(the_name)), rank(the_rank), size(the_size) {
+  store = with_prefix("lockstep", with_prefix(name + "/", job->store));
+}
+
+Group::State::~State() { close(); }
+
+std::string Group::State::who() const {
+  const std::string text = "rank " + std::to_string(rank) + " of " + std::to_string(size);
+  return is_world() ? text : text + " in group " + name;
+}
+
+void Group::State::connect() {
+  const auto group_store = with_prefix(name + "/", job->store);
+  process_group = c10::make_intrusive<c10d::ProcessGroup>(group_store, rank, size);
+  if (job->backends.empty()) {
+    backends[c10::kCPU] = c10::make_intrusive<comm::LocalBackend>();
+    process_group->setBackend(c10::kCPU, c10d::ProcessGroup::CUSTOM, backends[c10::kCPU]);
+    process_group->setDefaultBackend(c10d::ProcessGroup::CUSTOM);
+    process_group->setGroupName(name);
+    return;
+  }
+  store->set("joined/" + std::to_string(rank), bytes_of("1"));
+  std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;
+  for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
+    auto& backend = made[backend_name];
+    if (!backend) {
+      const auto device_name = c10::DeviceTypeName(device, /*lower_case=*/true);
+      backend = job->registry.make(backend_name,
+                                   {.store = with_prefix(device_name + "/", group_store),
+                                    .rank = rank,
+                                    .size = size,
+                                    .timeout = job->timeout,
+                                    .interfaces = job->interfaces});
+    }
+    backends[device] = backend;
+    const auto type = c10d::ProcessGroup::strToBackendType(backend_name);
+    process_group->setBackend(device, type, backend);
+    process_group->setDefaultBackend(type);
+  }
+  process_group->setGroupName(name);
+}
+
+void Group::State::close() {
+  if (std::exchange(closed, true) || rank < 0) {
+    return;
+  }
+  const bool unwinding = std::uncaught_exceptions() > 0;
+  process_group.reset();
+  for (auto& [device, backend] : backends) {
+    try {
+      backend->shutdown();
+    } catch (const std::exception&) {  // A backend that broke before has nothing to shut down.
+    }
+  }
+  backends.clear();
+  if (!is_world() || job->backends.empty() || job->member.world_size == 1 ||
+      job->member.launcher_serves_store) {
+    return;
+  }
+  // The store lives in one of the ranks: it leaves last, so that none loses it.
+  try {
+    auto left = store->add("left", 1);
+    const auto deadline = Deadline::in(kGoodbye);
+    while (job->hosts_store && !unwinding && left < size && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      left = store->add("left", 0);
+    }
+  } catch (const std::exception&) {  // The host left first: nothing to wait for.
+  }
+}
+
+int Group::rank() const { return state_->rank; }
+int Group::size() const { return state_->size; }
+bool Group::is_distributed() const { return !state_->job->backends.empty(); }
+std::chrono::milliseconds Group::timeout() const { return state_->job->timeout; }
+const std::string& Group::found_by() const { return state_->job->member.found_by; }
+
+int Group::local_rank() const {
+  const auto& known = state_->job->member.local_rank;
+  return known ? *known : comm::find_place(*state_->job).local_rank;
+}
+
+int Group::local_size() const {
+  const auto& known = state_->job->member.local_size;
+  return known ? *known : comm::find_place(*state_->job).local_size;
+}
+
+int Group::node_rank() const {
+  const auto& known = state_->job->member.node_rank;
+  return known ? *known : comm::find_place(*state_->job).node_rank;
+}
+
+at::Device Group::device() const {
+  const auto gpus = static_cast<int>(at::getNumGPUs());
+  if (gpus == 0) {
+    return at::kCPU;
+  }
+  const int local = local_rank();
+  if (local >= gpus) {
+    throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
+                     " has no GPU of its own, this host shows " + std::to_string(gpus) +
+                     "; start at most that many ranks here, or hide the GPUs with "
+                     "CUDA_VISIBLE_DEVICES= to use the CPU");
+  }
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(local)};
+}
+
+std::vector<int> Group::gpu_ids() const {
+  std::vector<int> ids;
+  const auto visible = Environment::of_this_process().get("CUDA_VISIBLE_DEVICES");
+  const auto names = split(visible.value_or(""), ',');
+  for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
+    const auto id = visible && i < names.size() ? parse_int(names[i]) : std::nullopt;
+    ids.push_back(static_cast<int>(id.value_or(static_cast<std::int64_t>(i))));
+  }
+  return ids;
+}
+
+std::string Group::description() const {
+  const auto& job = *state_->job;
+  std::string text = state_->who() + ", found by: " + job.member.found_by;
+  text += job.backends.empty() ? ", no process group" : ", backend " + job.backends;
+  if (!job.interfaces.empty()) {
+    text += " over " + join(job.interfaces, ",");
+  }
+  return text + ", timeout " + to_text(job.timeout);
+}
+
+Group Group::new_group(const std::vector<int>& ranks) const {
+  const State& parent = open(state_);
+  if (!is_member()) {
+    throw UsageError("new_group: this process is no member of group " + parent.name);
+  }
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= parent.size ||
+        std::count(ranks.begin(), ranks.end(), rank) != 1) {
+      throw UsageError("new_group on " + parent.who() + ": the ranks are {" + join_numbers(ranks) +
+                       "}, expected each to be from 0 to " + std::to_string(parent.size - 1) +
+                       " and to appear once");
+    }
+  }
+  if (ranks.empty()) {
+    throw UsageError("new_group on " + parent.who() + ": the list of ranks is empty");
+  }
+  const int number = ++state_->children;
+  const auto name = (parent.is_world() ? "" : parent.name + ".") + std::to_string(number);
+  const auto here = std::find(ranks.begin(), ranks.end(), parent.rank);
+  const int rank = here == ranks.end() ? -1 : static_cast<int>(here - ranks.begin());
+  auto child =
+      std::make_shared<State>(parent.job, name, rank, static_cast<int>(ranks.size()));
+  if (rank >= 0) {
+    comm::connect_or_explain(*child, "new_group");
+  }
+  return Group(std::move(child));
+}
+
+void Group::destroy() { state_->close(); }
+
+c10::intrusive_ptr<c10d::Backend> Group::backend(at::DeviceType type) const {
+  const auto& backends = open(state_).backends;
+  const auto found = backends.find(type);
+  if (found == backends.end()) {
+    throw UsageError(state_->who() + " has no backend for " + c10::DeviceTypeName(type, true) +
+                     " tensors (backends: " +
+                     (is_distributed() ? state_->job->backends : "none, alone") +
+                     "); name one, e.g. init_process_group({.backend = \"cpu:gloo,cuda:nccl\"})");
+  }
+  return found->second;
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> Group::process_group() const {
+  return open(state_).process_group;
+}
+
+c10::intrusive_ptr<c10d::Store> Group::store() const { return open(state_).store; }
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+// The ranks that work together: what a program holds instead of a global process group.
+//
+// Made by init_process_group() and new_group(). Collectives must be called by all
+// ranks of a group in the same order; they return at once and are awaited by Work::wait().
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/work.h"
+
+namespace c10d {
+class Backend;
+class ProcessGroup;
+class Store;
+}  // namespace c10d
+
+namespace lockstep {
+
+enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBand, kBor, kBxor };
+
+struct CollectiveOptions {
+  std::optional<std::chrono::milliseconds> timeout;  // Else the group's.
+};
+
+struct ReduceOptions {
+  ReduceOp op = ReduceOp::kSum;
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+struct PointToPointOptions {
+  int tag = 0;
+  std::optional<std::chrono::milliseconds> timeout;
+};
+
+// A handle: copies refer to the same group, which ends with the last of them or
+// with destroy(). One thread at a time may start collectives on a group; different
+// groups are independent.
+class Group {
+ public:
+  [[nodiscard]] int rank() const;  // -1 if this process is no member.
+  [[nodiscard]] int size() const;
+  [[nodiscard]] bool is_member() const { return rank() >= 0; }
+  // False for a process that is alone and has no process group at all.
+  [[nodiscard]] bool is_distributed() const;
+
+  // Of this process, whatever the group. Where the environment does not tell them they
+  // follow from the ranks that share this host; that waits until all ranks have started.
+  [[nodiscard]] int local_rank() const;
+  [[nodiscard]] int local_size() const;
+  [[nodiscard]] int node_rank() const;
+
+  // cuda:local_rank where LibTorch sees GPUs, else the CPU. Throws UsageError if this
+  // host has fewer GPUs than ranks.
+  [[nodiscard]] at::Device device() const;
+  // The machine's numbers of the GPUs this process may use, in CUDA's order.
+  [[nodiscard]] std::vector<int> gpu_ids() const;
+
+  [[nodiscard]] std::chrono::milliseconds timeout() const;
+  // What told this process its rank ("Slurm step 17.0"), and how the group speaks, in one line.
+  [[nodiscard]] const std::string& found_by() const;
+  [[nodiscard]] std::string description() const;
+
+  // All ranks of this group call it with the same list of this group's ranks; those that
+  // are not in it get a group of which they are no member.
+  [[nodiscard]] Group new_group(const std::vector<int>& ranks) const;
+
+  // Ends the group on this rank; harmless when repeated. Any later call throws UsageError.
+  void destroy();
+
+  Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options = {}) const;
+  Work broadcast(const at::Tensor& tensor, int root = 0, const CollectiveOptions& options = {}) const;
+  // The result is defined on the root alone; elsewhere the tensor's content is unspecified.
+  Work reduce(const at::Tensor& tensor, int root = 0, const ReduceOptions& options = {}) const;
+  // outputs[i] receives rank i's input and has its shape; shapes may differ between ranks.
+  Work all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor& input,
+                  const CollectiveOptions& options = {}) const;
+  // Only the root gives outputs (gather) or inputs (scatter), one per rank.
+  Work gather(const std::vector<at::Tensor>& outputs, const at::Tensor& input, int root = 0,
+              const CollectiveOptions& options = {}) const;
+  Work scatter(const at::Tensor& output, const std::vector<at::Tensor>& inputs, int root = 0,
+               const CollectiveOptions& options = {}) const;
+  Work reduce_scatter(const at::Tensor& output, const std::vector<at::Tensor>& inputs,
+                      const ReduceOptions& options = {}) const;
+  // inputs[i] goes to rank i, outputs[i] comes from it; sizes may differ.
+  Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                  const CollectiveOptions& options = {}) const;
+  Work send(const at::Tensor& tensor, int destination, const PointToPointOptions& options = {}) const;
+  Work recv(const at::Tensor& tensor, int source, const PointToPointOptions& options = {}) const;
+
+  // Returns when all ranks have called it. Throws PeerError at the deadline that names, the
+  // same on every rank, exactly the ranks that did not arrive; the group is unusable then.
+  void barrier(const CollectiveOptions& options = {}) const;
+
+  // Byte strings of any size, through the same backend. They block.
+  [[nodiscard]] std::string broadcast_bytes(const std::string& bytes, int root = 0,
+                                            const CollectiveOptions& options = {}) const;
+  [[nodiscard]] std::vector<std::string> all_gather_bytes(
+      const std::string& bytes, const CollectiveOptions& options = {}) const;
+
+  // For c10d users: LibTorch's own objects, alive as long as they are held.
+  [[nodiscard]] c10::intrusive_ptr<c10d::Backend> backend(at::DeviceType type = at::kCPU) const;
+  [[nodiscard]] c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
+  [[nodiscard]] c10::intrusive_ptr<c10d::Store> store() const;
+
+  struct State;
+  explicit Group(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  struct Call;  // One collective being started: checks, backend, name and deadline.
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// What a Group refers to, and how one is built; private to comm.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/comm/backend_registry.h"
+#include "lockstep/comm/discover.h"
+#include "lockstep/comm/group.h"
+
+namespace lockstep {
+
+namespace comm {
+
+// The same for the world and all groups made from it.
+struct Job {
+  Membership member;
+  std::chrono::milliseconds timeout{};
+  BackendRegistry registry;
+  std::string backends;  // Empty: a local group of one.
+  std::vector<std::string> interfaces;
+  c10::intrusive_ptr<c10d::Store> store;  // Keys under default_pg, as in Python.
+  bool hosts_store = false;
+};
+
+}  // namespace comm
+
+struct Group::State {
+  State(std::shared_ptr<const comm::Job> the_job, std::string the_name, int the_rank, int the_size);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  // Connects this rank to the others; throws what the backends throw.
+  void connect();
+  void close();
+
+  [[nodiscard]] bool is_world() const { return name == "0"; }
+  // "rank 1 of 4", and the group's name where it is not the world.
+  [[nodiscard]] std::string who() const;
+
+  std::shared_ptr<const comm::Job> job;
+  std::string name;  // "0" for the world and "1", "2", ... for its groups, as in Python.
+  int rank;
+  int size;
+  c10::intrusive_ptr<c10d::Store> store;  // Ours alone, below this group's prefix.
+  std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
+  c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  std::atomic<int> children{0};
+  std::atomic<std::uint64_t> collectives{0};
+  std::atomic<std::uint64_t> barriers{0};
+  bool closed = false;
+};
+
+namespace comm {
+
+// State::connect(), with an error that lists the ranks which did not come.
+void connect_or_explain(Group::State& state, const char* operation);
+
+// Every rank's host, for local ranks where the environment does not tell them.
+void publish_host(const Job& job);
+struct Place {
+  int local_rank = 0;
+  int local_size = 1;
+  int node_rank = 0;
+};
+Place find_place(const Job& job);
+
+}  // namespace comm
+}  // namespace lockstep

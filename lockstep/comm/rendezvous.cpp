@@ -1,0 +1,112 @@
+#include "lockstep/comm/rendezvous.h"
+
+#include <fcntl.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <unistd.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/local_meeting.h"
+
+namespace lockstep::comm {
+namespace {
+
+std::string on_rank(const Membership& member) {
+  return "init_process_group on rank " + std::to_string(member.rank) + ": ";
+}
+
+c10d::TCPStoreOptions store_options(const Membership& member, int port, Deadline deadline) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(port);
+  options.numWorkers = static_cast<std::size_t>(member.world_size);
+  options.timeout = std::max(deadline.remaining(), std::chrono::milliseconds(1));
+  return options;
+}
+
+c10::intrusive_ptr<c10d::Store> serve(const Endpoint& endpoint, Listener listener,
+                                      const Membership& member, Deadline deadline) {
+  auto options = store_options(member, listener.port, deadline);
+  options.isServer = true;
+  options.waitWorkers = false;  // Who is missing is said by name, later, by the group.
+  options.masterListenFd = listener.fd.release();
+  return c10::make_intrusive<c10d::TCPStore>(endpoint.host, options);
+}
+
+c10::intrusive_ptr<c10d::Store> join(const Endpoint& endpoint, const Membership& member,
+                                     Deadline deadline) {
+  try {
+    connect_to(endpoint, deadline);  // TCPStore would wait as long but not say what is wrong.
+  } catch (const PeerError& error) {
+    throw PeerError(on_rank(member) + error.what() +
+                    " (the address is that of MASTER_ADDR, MASTER_PORT or init_method)");
+  }
+  return c10::make_intrusive<c10d::TCPStore>(endpoint.host,
+                                             store_options(member, endpoint.port, deadline));
+}
+
+Rendezvous meet_by_name(const Membership& member, Deadline deadline) {
+  Rendezvous rendezvous;
+  rendezvous.master_host = "127.0.0.1";
+  if (member.rank != 0) {
+    const int port = LocalMeeting::ask(member.meeting_name, member.rank, deadline);
+    rendezvous.store = join({"127.0.0.1", port}, member, deadline);
+    return rendezvous;
+  }
+  LocalMeeting meeting = LocalMeeting::open(member.meeting_name);
+  Listener listener = listen_on({"127.0.0.1", 0});
+  const int port = listener.port;
+  rendezvous.store = serve({"127.0.0.1", port}, std::move(listener), member, deadline);
+  rendezvous.hosts_store = true;
+  meeting.announce(port, member.world_size, deadline);
+  return rendezvous;
+}
+
+}  // namespace
+
+Rendezvous::Rendezvous() = default;
+Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
+Rendezvous& Rendezvous::operator=(Rendezvous&&) noexcept = default;
+Rendezvous::~Rendezvous() = default;
+
+Rendezvous meet(const Membership& member, Deadline deadline) {
+  Rendezvous rendezvous;
+  if (!member.master) {
+    if (member.world_size > 1) {
+      return meet_by_name(member, deadline);
+    }
+    rendezvous.store = c10::make_intrusive<c10d::HashStore>();
+    return rendezvous;
+  }
+  const Endpoint& master = *member.master;
+  rendezvous.master_host = master.host;
+  if (member.rank == 0 && !member.launcher_serves_store) {
+    try {
+      rendezvous.store = serve(master, listen_on(master), member, deadline);
+    } catch (const UsageError& error) {
+      throw UsageError(on_rank(member) + error.what() + " (MASTER_ADDR, MASTER_PORT or init_method)");
+    }
+    rendezvous.hosts_store = true;
+  } else {
+    rendezvous.store = join(master, member, deadline);
+  }
+  return rendezvous;
+}
+
+Rendezvous meet_in_file(const std::string& path, const Membership& member, Deadline deadline) {
+  if (path.empty() || path.front() != '/') {
+    throw UsageError(on_rank(member) + "init_method is 'file://" + path +
+                     "', expected file:///absolute/path that all ranks can write");
+  }
+  const UniqueFd probe(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!probe) {
+    throw_errno(on_rank(member) + "opening the meeting file '" + path + "' of init_method");
+  }
+  Rendezvous rendezvous;
+  auto store = c10::make_intrusive<c10d::FileStore>(path, member.world_size);
+  store->setTimeout(deadline.remaining());
+  rendezvous.store = std::move(store);
+  return rendezvous;
+}
+
+}  // namespace lockstep::comm

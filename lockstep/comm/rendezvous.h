@@ -1,0 +1,36 @@
+// Brings the ranks of a job to one c10d store.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <string>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/comm/discover.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace lockstep::comm {
+
+struct Rendezvous {
+  Rendezvous();
+  Rendezvous(Rendezvous&&) noexcept;
+  Rendezvous& operator=(Rendezvous&&) noexcept;
+  ~Rendezvous();
+
+  c10::intrusive_ptr<c10d::Store> store;
+  bool hosts_store = false;   // The store ends with this process.
+  std::string master_host;    // Empty where the ranks meet in memory or in a file.
+};
+
+// Blocks until the store can be used: for rank 0 until it serves, for others until
+// they are connected. Throws UsageError for a taken port or an address that is not of
+// this machine, PeerError when the master cannot be reached before the deadline.
+Rendezvous meet(const Membership& member, Deadline deadline);
+
+// The same through a file that all ranks can open; it is removed when the last rank is done with it.
+Rendezvous meet_in_file(const std::string& path, const Membership& member, Deadline deadline);
+
+}  // namespace lockstep::comm

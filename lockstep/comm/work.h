@@ -1,0 +1,40 @@
+// A collective that was started and may still run.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace c10d {
+class Work;
+}
+
+namespace lockstep {
+
+// A handle: copies refer to the same work. The tensors of a call belong to it until
+// wait() returns; a result that the backend does not produce by itself (an integer
+// average, gathered tensors of unequal sizes) is put in place by wait().
+class [[nodiscard]] Work {
+ public:
+  // Blocks until the work is done; a second call returns at once. Throws PeerError,
+  // naming the collective and this rank, if a peer is gone or late.
+  void wait();
+
+  [[nodiscard]] bool is_completed() const;
+
+  // For c10d users; null for a work that was finished when it was started.
+  [[nodiscard]] c10::intrusive_ptr<c10d::Work> c10d_work() const;
+
+ private:
+  friend class Group;
+  struct State;
+
+  explicit Work(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace lockstep

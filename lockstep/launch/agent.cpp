@@ -1,0 +1,171 @@
+#include "lockstep/launch/agent.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <optional>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/process_tree.h"
+#include "lockstep/launch/leader.h"
+#include "lockstep/launch/local_node.h"
+#include "lockstep/launch/member.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::chrono::milliseconds kTick{50};
+constexpr std::chrono::minutes kQuietTick{1};
+constexpr std::chrono::milliseconds kKillPatience{1500};
+constexpr std::chrono::seconds kFarewellPatience{1};
+constexpr std::chrono::seconds kConsolePatience{2};
+constexpr std::chrono::seconds kConsoleLimit{30};
+
+// The socket at which this node leads a job of several; nothing if another node does.
+std::optional<Listener> try_to_lead(const NodeOptions& nodes) {
+  if (!nodes.first_to_listen_leads) {
+    return nodes.rank == 0 ? std::optional(listen_on(nodes.endpoint)) : std::nullopt;
+  }
+  if (!is_this_machine(nodes.endpoint.host)) {
+    return std::nullopt;
+  }
+  try {
+    return listen_on(nodes.endpoint);
+  } catch (const UsageError&) {
+    return std::nullopt;  // Another launcher on this machine was first.
+  }
+}
+
+class Agent {
+ public:
+  Agent(const Context& context, UniqueFd supervisor)
+      : context_(context), supervisor_(std::move(supervisor)) {}
+
+  int run() {
+    try {
+      open();
+      while (!exit_code_) {
+        step();
+      }
+    } catch (const UsageError& error) {
+      fail(2, error.what());
+    } catch (const Error& error) {
+      fail(1, error.what());
+    }
+    if (uplink_) {
+      uplink_->close(Deadline::in(kFarewellPatience));
+    }
+    const Deadline deadline = Deadline::in(kConsoleLimit);
+    consoles_.out.drain(deadline, kConsolePatience);
+    consoles_.err.drain(deadline, kConsolePatience);
+    return *exit_code_;
+  }
+
+ private:
+  void open() {
+    loop_.watch(context_.signals->fd(), POLLIN, [this] { on_signals(); });
+    loop_.watch(supervisor_.get(), POLLIN, [this] { on_supervisor_gone(); });
+    NodeHooks hooks;
+    hooks.report = [this](const Message& message) { uplink_->report(message); };
+    hooks.sweep = [this] { uplink_->sweep(); };
+    node_ = std::make_unique<LocalNode>(context_, loop_, consoles_, std::move(hooks));
+    const bool several = context_.options.nodes.count > 1;
+    auto listener = several ? try_to_lead(context_.options.nodes) : std::nullopt;
+    if (several && !listener) {
+      uplink_ = std::make_unique<Member>(context_, loop_);
+    } else {
+      uplink_ = std::make_unique<Leader>(context_, loop_, consoles_, std::move(listener));
+    }
+  }
+
+  void step() {
+    for (const auto& command : uplink_->take_commands()) {
+      obey(command);
+    }
+    if (exit_code_) {
+      return;
+    }
+    node_->update_watches();
+    watch_console(consoles_.out);
+    watch_console(consoles_.err);
+    const bool timed = node_->busy() || uplink_->timed();
+    loop_.run_once(Deadline::in(timed ? kTick : kQuietTick));
+    node_->on_time();
+    uplink_->on_time();
+  }
+
+  void obey(const Message& command) {
+    if (const auto* start = std::get_if<Start>(&command)) {
+      node_->start(*start);
+    } else if (const auto* stop = std::get_if<Stop>(&command)) {
+      node_->stop(*stop);
+    } else if (const auto* end = std::get_if<End>(&command)) {
+      kill_descendants(Deadline::in(kKillPatience));
+      consoles_.err.say(end->text);
+      exit_code_ = end->exit_code;
+    }
+  }
+
+  void watch_console(Console& console) {
+    if (console.pending()) {
+      loop_.watch(console.fd(), POLLOUT, [&console] { console.flush(); });
+    } else {
+      loop_.forget(console.fd());
+    }
+  }
+
+  void on_signals() {
+    while (const auto signal = context_.signals->next()) {
+      if (*signal == SIGCHLD) {
+        reap();
+      } else if (first_signal_) {
+        kill_descendants(Deadline::in(kKillPatience));
+        context_.folder.remove_if_temporary();
+        ::_exit(128 + *first_signal_);
+      } else {
+        first_signal_ = *signal;
+        node_->interrupt(*signal);
+      }
+    }
+  }
+
+  void reap() {
+    std::vector<ChildExit> exits;
+    int status = 0;
+    for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+      exits.push_back({pid, status});
+    }
+    uplink_->on_exits(exits);
+    node_->on_exits(exits);
+  }
+
+  [[noreturn]] void on_supervisor_gone() {
+    kill_descendants(Deadline::in(kKillPatience));
+    context_.folder.remove_if_temporary();
+    ::_exit(128 + SIGKILL);
+  }
+
+  void fail(int code, const std::string& what) {
+    kill_descendants(Deadline::in(kKillPatience));
+    consoles_.err.say("lockstep run: " + what + "\n");
+    exit_code_ = code;
+  }
+
+  const Context& context_;
+  UniqueFd supervisor_;
+  EventLoop loop_;
+  Consoles consoles_;
+  std::unique_ptr<LocalNode> node_;
+  std::unique_ptr<Uplink> uplink_;
+  std::optional<int> first_signal_;
+  std::optional<int> exit_code_;
+};
+
+}  // namespace
+
+int run_agent(const Context& context, UniqueFd supervisor) {
+  return Agent(context, std::move(supervisor)).run();
+}
+
+}  // namespace lockstep::launch

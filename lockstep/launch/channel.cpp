@@ -1,0 +1,116 @@
+#include "lockstep/launch/channel.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::launch {
+namespace {
+
+// A peer that reads nothing must not make us keep everything.
+constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
+
+std::chrono::milliseconds since(Deadline::Clock::time_point then) {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Deadline::Clock::now() - then);
+}
+
+}  // namespace
+
+Channel::Channel(UniqueFd socket)
+    : socket_(std::move(socket)),
+      unsent_(greeting()),
+      opened_(Deadline::Clock::now()),
+      last_heard_(opened_),
+      last_sent_(opened_) {
+  set_nonblocking(socket_.get());
+  const int on = 1;
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  flush();
+}
+
+std::chrono::milliseconds Channel::age() const { return since(opened_); }
+
+void Channel::send(const Message& message) {
+  unsent_ += frame(encode(message));
+  last_sent_ = Deadline::Clock::now();
+  flush();
+}
+
+void Channel::flush() {
+  while (!unsent_.empty()) {
+    const ssize_t sent =
+        ::send(socket_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent <= 0) {
+      break;  // If the connection is gone, receive() says so.
+    }
+    unsent_.erase(0, static_cast<std::size_t>(sent));
+  }
+}
+
+std::vector<Message> Channel::receive() {
+  char block[65536];
+  const ssize_t got = ::recv(socket_.get(), block, sizeof block, MSG_DONTWAIT);
+  if (got == 0) {
+    throw PeerError("its launcher closed the connection without a word");
+  }
+  if (got < 0) {
+    if (errno == EAGAIN || errno == EINTR) {
+      return {};
+    }
+    throw PeerError(std::generic_category().message(errno));
+  }
+  last_heard_ = Deadline::Clock::now();
+  reader_.feed({block, static_cast<std::size_t>(got)});
+  std::vector<Message> messages;
+  while (const auto payload = reader_.next()) {
+    Message message = decode(*payload);
+    if (!std::holds_alternative<Heartbeat>(message)) {
+      messages.push_back(std::move(message));
+    }
+  }
+  return messages;
+}
+
+void Channel::on_time() {
+  if (since(last_heard_) >= kSilenceLimit) {
+    throw PeerError("no sign of life for " + to_text(kSilenceLimit));
+  }
+  if (unsent_.size() > kMostUnsent) {
+    throw PeerError("it does not read what it is sent");
+  }
+  if (since(last_sent_) >= kHeartbeatInterval) {
+    send(Heartbeat{});
+  }
+}
+
+void Channel::close(Deadline deadline) {
+  // Closing with unread bytes in the socket would reset the connection and could destroy what
+  // the other side has not read yet; so wait until it has closed first.
+  char block[4096];
+  bool open = true;
+  bool said_goodbye = false;
+  while (open && !deadline.passed()) {
+    flush();
+    if (!pending() && !said_goodbye) {
+      ::shutdown(socket_.get(), SHUT_WR);
+      said_goodbye = true;
+    }
+    const short events = static_cast<short>(POLLIN | (pending() ? POLLOUT : 0));
+    pollfd ready{socket_.get(), events, 0};
+    ::poll(&ready, 1, deadline.poll_timeout());
+    ssize_t got = 0;
+    do {
+      got = ::recv(socket_.get(), block, sizeof block, MSG_DONTWAIT);
+    } while (got > 0);
+    open = got < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+  socket_.reset();
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,49 @@
+// The leader's side of the node channel: accepts launchers, drops strangers, notices the lost.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "lockstep/base/socket.h"
+#include "lockstep/launch/channel.h"
+#include "lockstep/launch/coordinator.h"
+#include "lockstep/launch/event_loop.h"
+
+namespace lockstep::launch {
+
+struct HubHooks {
+  std::function<void(PeerId, const Message&)> on_message;
+  std::function<void(PeerId, const std::string& why)> on_lost;
+  std::function<bool(PeerId)> is_member;
+  std::function<void(const std::string& line)> note;  // Something the user may want to know.
+};
+
+class Hub {
+ public:
+  // `loop` must outlive the hub.
+  Hub(EventLoop& loop, Listener listener, HubHooks hooks);
+  ~Hub();
+  Hub(const Hub&) = delete;
+  Hub& operator=(const Hub&) = delete;
+
+  // To a peer that is gone: does nothing.
+  void send(PeerId peer, const Message& message);
+  void on_time();
+  void close(Deadline deadline);
+
+ private:
+  void accept_one();
+  void watch(PeerId peer);
+  void serve(PeerId peer);
+  void drop(PeerId peer, const std::string& why);
+
+  EventLoop& loop_;
+  Listener listener_;
+  HubHooks hooks_;
+  std::map<PeerId, Channel> channels_;
+  PeerId last_peer_ = kLocalPeer;
+  long strangers_ = 0;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,115 @@
+#include "lockstep/launch/leader.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "lockstep/base/process_tree.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::chrono::seconds kSweepPatience{2};
+
+JobSettings settings_of(const Context& context) {
+  const RunOptions& options = context.options;
+  JobSettings settings;
+  settings.leader = introduce(context);
+  settings.master_addr = options.nodes.endpoint.host;
+  settings.max_restarts = options.max_restarts;
+  settings.join_timeout = options.nodes.join_timeout;
+  settings.stop_timeout = options.shutdown_timeout + std::chrono::seconds(10);
+  return settings;
+}
+
+std::string describe_status(int status) {
+  return WIFSIGNALED(status) ? signal_name(WTERMSIG(status))
+                             : "exit code " + std::to_string(WEXITSTATUS(status));
+}
+
+}  // namespace
+
+Join introduce(const Context& context) {
+  const RunOptions& options = context.options;
+  Join join;
+  join.run_id = options.run_id;
+  join.nodes = options.nodes.count;
+  join.node_rank = options.nodes.rank.value_or(-1);
+  join.node = {options.nodes.name, options.workers, options.role};
+  join.pid = static_cast<int>(::getpid());
+  return join;
+}
+
+Leader::Leader(const Context& context, EventLoop& loop, Consoles& consoles,
+               std::optional<Listener> meeting_point)
+    : context_(context),
+      store_(context, loop),
+      coordinator_(settings_of(context), [this] { return open_store(); }) {
+  if (meeting_point) {
+    HubHooks hooks;
+    hooks.on_message = [this](PeerId peer, const Message& m) { coordinator_.on_message(peer, m); };
+    hooks.on_lost = [this](PeerId peer, const std::string& why) {
+      coordinator_.on_lost(peer, why);
+    };
+    hooks.is_member = [this](PeerId peer) { return coordinator_.is_member(peer); };
+    hooks.note = [&consoles](const std::string& line) {
+      consoles.err.say("lockstep run: " + line + "\n");
+    };
+    hub_ = std::make_unique<Hub>(loop, std::move(*meeting_point), std::move(hooks));
+  }
+  coordinator_.begin();
+}
+
+int Leader::open_store() {
+  Endpoint endpoint = context_.options.nodes.endpoint;
+  if (hub_) {
+    endpoint.port = 0;  // The port that the user gave is the launchers' meeting point.
+  }
+  return store_.open(endpoint);
+}
+
+void Leader::report(const Message& message) { coordinator_.on_message(kLocalPeer, message); }
+
+std::vector<Message> Leader::take_commands() {
+  std::vector<Message> mine;
+  for (auto& [peer, message] : coordinator_.take_outgoing()) {
+    if (peer == kLocalPeer) {
+      mine.push_back(std::move(message));
+    } else {
+      hub_->send(peer, message);
+    }
+  }
+  return mine;
+}
+
+void Leader::on_time() {
+  coordinator_.on_time();
+  if (hub_) {
+    hub_->on_time();
+  }
+}
+
+void Leader::on_exits(const std::vector<ChildExit>& exits) {
+  for (const auto& exit : exits) {
+    if (exit.pid == store_.pid()) {
+      store_.forget();
+      coordinator_.on_store_died("pid " + std::to_string(exit.pid) + ", " +
+                                 describe_status(exit.status));
+    }
+  }
+}
+
+void Leader::sweep() {
+  if (!hub_) {
+    store_.stop();  // Other nodes may still need theirs.
+  }
+  kill_descendants(Deadline::in(kSweepPatience), store_.pid());
+}
+
+void Leader::close(Deadline deadline) {
+  if (hub_) {
+    hub_->close(deadline);
+  }
+  store_.stop();
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,118 @@
+#include "lockstep/launch/local_node.h"
+
+#include <csignal>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/process_tree.h"
+
+namespace lockstep::launch {
+namespace {
+
+// A process survives SIGKILL only inside a system call that cannot be interrupted.
+constexpr std::chrono::seconds kKillPatience{5};
+constexpr std::chrono::seconds kDrainPatience{1};
+
+}  // namespace
+
+LocalNode::LocalNode(const Context& context, EventLoop& loop, Consoles& consoles, NodeHooks hooks)
+    : context_(context),
+      loop_(loop),
+      consoles_(consoles),
+      hooks_(std::move(hooks)),
+      deadline_(Deadline::in({})) {}
+
+void LocalNode::start(const Start& command) {
+  if (!command.why.empty()) {
+    consoles_.err.say("lockstep run: " + command.why + "; restarting all workers (restart " +
+                        std::to_string(command.plan.attempt) + " of " +
+                        std::to_string(command.plan.max_restarts) + ")\n");
+  }
+  attempt_ = command.plan.attempt;
+  workers_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_, command);
+  phase_ = Phase::kRunning;
+  workers_->start();
+}
+
+void LocalNode::stop(const Stop& command) {
+  if (command.attempt == attempt_ && phase_ == Phase::kRunning) {
+    begin_stop(command.signal);
+  }
+}
+
+void LocalNode::interrupt(int signal) {
+  if (workers_ && phase_ != Phase::kIdle) {
+    consoles_.err.say("lockstep run: " + signal_name(signal) + " received: passed on to " +
+                        std::to_string(workers_->running()) + " workers, which have " +
+                        to_text(context_.options.shutdown_timeout) +
+                        " to end; a second signal kills them at once\n");
+  }
+  hooks_.report(Interrupted{signal});
+  if (phase_ == Phase::kRunning) {
+    begin_stop(signal);
+  } else if (phase_ == Phase::kStopping) {
+    workers_->signal(signal);
+  }
+}
+
+void LocalNode::begin_stop(int signal) {
+  phase_ = Phase::kStopping;
+  deadline_ = Deadline::in(context_.options.shutdown_timeout);
+  workers_->signal(signal);
+  finish_if_all_ended();
+}
+
+void LocalNode::on_exits(const std::vector<ChildExit>& exits) {
+  if (!workers_ || phase_ == Phase::kIdle) {
+    return;
+  }
+  workers_->on_exits(exits);
+  if (phase_ == Phase::kRunning && workers_->first_failure() != nullptr) {
+    hooks_.report(Failed{attempt_, *workers_->first_failure()});
+    begin_stop(SIGTERM);
+  } else {
+    finish_if_all_ended();
+  }
+}
+
+void LocalNode::on_time() {
+  if (!busy() || !deadline_.passed()) {
+    return;
+  }
+  if (phase_ == Phase::kStopping) {
+    consoles_.err.say("lockstep run: " + workers_->running_ranks() + " did not end within " +
+                        to_text(deadline_.total()) + ": killed\n");
+    phase_ = Phase::kKilling;
+    deadline_ = Deadline::in(kKillPatience);
+    workers_->signal(SIGKILL);
+  } else {
+    consoles_.err.say("lockstep run: " + workers_->running_ranks() +
+                        " cannot be killed (stuck in the kernel?); going on without\n");
+    finish();
+  }
+}
+
+void LocalNode::update_watches() {
+  if (workers_) {
+    workers_->update_watches();
+  }
+}
+
+void LocalNode::finish_if_all_ended() {
+  if (workers_->running() == 0) {
+    finish();
+  }
+}
+
+void LocalNode::finish() {
+  const bool well = phase_ == Phase::kRunning;
+  phase_ = Phase::kIdle;
+  hooks_.sweep();
+  workers_->drain(Deadline::in(kDrainPatience));
+  if (well) {
+    hooks_.report(Done{attempt_});
+  } else {
+    hooks_.report(Stopped{attempt_, workers_->failures()});
+  }
+}
+
+}  // namespace lockstep::launch

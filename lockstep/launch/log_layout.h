@@ -1,0 +1,64 @@
+// Where the output of workers goes: torchrun's folder layout and its line prefixes.
+//
+//   <log dir>/<run id>_<random>/attempt_<n>/<local rank>/{stdout.log,stderr.log,error.json}
+//
+// Folders are 0700 and files 0600. Without --log-dir the same tree is temporary.
+#pragma once
+
+#include <string>
+
+#include "lockstep/launch/options.h"
+
+namespace lockstep::launch {
+
+// The folder of one run. Whoever outlives the run calls remove_if_temporary().
+struct RunFolder {
+  std::string path;
+  bool temporary = false;
+
+  void remove_if_temporary() const;
+};
+
+// Makes the folder. It is temporary unless --log-dir was given or a stream goes to files
+// only (--redirects), which would be lost. Throws UsageError naming a --log-dir that cannot be
+// used.
+RunFolder make_run_folder(const RunOptions& options, const Environment& environment);
+
+// What happens to one stream of one worker.
+struct StreamRoute {
+  bool file = false;     // Written to its log file.
+  bool console = false;  // Shown by the launcher.
+  bool prefixed = false;
+
+  // The worker may have the launcher's own stream: nothing needs to look at the bytes.
+  [[nodiscard]] bool direct() const { return console && !file && !prefixed; }
+};
+
+struct WorkerRoutes {
+  StreamRoute out;
+  StreamRoute err;
+};
+
+WorkerRoutes routes_of(const LogOptions& logs, int local_rank);
+
+struct WorkerFiles {
+  std::string out;
+  std::string err;
+  std::string error;
+};
+
+// Makes the folder of one worker and says what its files are called. Throws IoError.
+WorkerFiles make_worker_folder(const RunFolder& folder, int attempt, int local_rank);
+
+struct PrefixNames {
+  std::string role;
+  int rank = 0;
+  int local_rank = 0;
+  std::string host;
+};
+
+// Python's string.Template with safe_substitute: ${role_name}, ${local_rank}, ${rank},
+// ${hostname}, with or without braces; $$ is a dollar; unknown names stay as they are.
+std::string expand_prefix(const std::string& text, const PrefixNames& names);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,142 @@
+#include "lockstep/launch/member.h"
+
+#include <csignal>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/process_tree.h"
+#include "lockstep/base/socket.h"
+#include "lockstep/launch/leader.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr std::chrono::seconds kSweepPatience{2};
+// Signals are not seen during one try.
+constexpr std::chrono::milliseconds kOneTry{1000};
+
+}  // namespace
+
+Member::Member(const Context& context, EventLoop& loop)
+    : context_(context),
+      loop_(loop),
+      join_deadline_(Deadline::in(context.options.nodes.join_timeout)),
+      leader_("the leading node at " + to_text(context.options.nodes.endpoint)) {}
+
+Member::~Member() {
+  if (channel_) {
+    loop_.forget(channel_->fd());
+  }
+}
+
+void Member::connect() {
+  try {
+    channel_.emplace(connect_to(context_.options.nodes.endpoint, Deadline::in(kOneTry)));
+    channel_->send(introduce(context_));
+    watch();
+  } catch (const PeerError& error) {
+    if (join_deadline_.passed()) {
+      own_end_ = End{1, "lockstep run: " + leader_ + " did not come within " +
+                            to_text(join_deadline_.total()) + " (" + error.what() + ")\n"};
+      end_when_stopped();
+    }
+  }
+}
+
+void Member::watch() {
+  const short events = static_cast<short>(POLLIN | (channel_->pending() ? POLLOUT : 0));
+  loop_.watch(channel_->fd(), events, [this] { serve(); });
+}
+
+void Member::serve() {
+  try {
+    channel_->flush();
+    for (const auto& message : channel_->receive()) {
+      obey(message);
+    }
+    watch();
+  } catch (const PeerError& error) {
+    lose_leader(error.what());
+  }
+}
+
+void Member::obey(const Message& message) {
+  if (const auto* refused = std::get_if<Refused>(&message)) {
+    own_end_ = End{1, "lockstep run: refused by " + leader_ + ": " + refused->reason + "\n"};
+    end_when_stopped();
+    return;
+  }
+  if (const auto* start = std::get_if<Start>(&message)) {
+    attempt_ = start->plan.attempt;
+    workers_running_ = true;
+    if (start->node_rank != 0) {
+      leader_ = "node 0 '" + start->plan.nodes.front().host + "'";
+    }
+  }
+  commands_.push_back(message);
+}
+
+void Member::on_time() {
+  if (own_end_) {
+    return;
+  }
+  if (!channel_) {
+    connect();
+    return;
+  }
+  try {
+    channel_->on_time();
+    watch();
+  } catch (const PeerError& error) {
+    lose_leader(error.what());
+  }
+}
+
+void Member::lose_leader(const std::string& why) {
+  loop_.forget(channel_->fd());
+  if (own_end_) {
+    return;
+  }
+  const bool stranger = !channel_->greeted();
+  own_end_ =
+      End{1, stranger ? "lockstep run: " + to_text(context_.options.nodes.endpoint) +
+                            " is no launcher of this job: " + why + "\n"
+                      : "lockstep run: the job failed: " + leader_ + " is lost: " + why + "\n"};
+  if (workers_running_) {
+    commands_.emplace_back(Stop{attempt_, SIGTERM});
+  }
+  end_when_stopped();
+}
+
+void Member::end_when_stopped() {
+  if (own_end_ && !workers_running_) {
+    commands_.emplace_back(*own_end_);
+  }
+}
+
+void Member::report(const Message& message) {
+  if (std::holds_alternative<Stopped>(message) || std::holds_alternative<Done>(message)) {
+    workers_running_ = false;
+    end_when_stopped();
+  }
+  const auto* interrupted = std::get_if<Interrupted>(&message);
+  if (interrupted != nullptr && (!channel_ || own_end_)) {
+    own_end_ = End{128 + interrupted->signal, ""};
+    end_when_stopped();
+    return;
+  }
+  if (channel_ && !own_end_) {
+    channel_->send(message);
+    watch();
+  }
+}
+
+void Member::sweep() { kill_descendants(Deadline::in(kSweepPatience)); }
+
+void Member::close(Deadline deadline) {
+  if (channel_) {
+    loop_.forget(channel_->fd());
+    channel_->close(deadline);
+  }
+}
+
+}  // namespace lockstep::launch

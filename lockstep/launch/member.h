@@ -1,0 +1,47 @@
+// The uplink of a node that follows: a connection to the leader's launcher.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/launch/channel.h"
+#include "lockstep/launch/context.h"
+#include "lockstep/launch/event_loop.h"
+#include "lockstep/launch/uplink.h"
+
+namespace lockstep::launch {
+
+class Member : public Uplink {
+ public:
+  // Does not connect yet: on_time() tries until the join timeout has passed.
+  Member(const Context& context, EventLoop& loop);
+  ~Member() override;
+
+  void report(const Message& message) override;
+  std::vector<Message> take_commands() override { return std::exchange(commands_, {}); }
+  void on_time() override;
+  [[nodiscard]] bool timed() const override { return true; }
+  void on_exits(const std::vector<ChildExit>&) override {}
+  void sweep() override;
+  void close(Deadline deadline) override;
+
+ private:
+  void connect();
+  void watch();
+  void serve();
+  void obey(const Message& message);
+  void lose_leader(const std::string& why);
+  void end_when_stopped();
+
+  const Context& context_;
+  EventLoop& loop_;
+  Deadline join_deadline_;
+  std::optional<Channel> channel_;
+  std::string leader_;  // "node 0 'hosta'", once known.
+  std::vector<Message> commands_;
+  int attempt_ = -1;
+  bool workers_running_ = false;
+  std::optional<End> own_end_;  // Decided here, because there is no leader to decide.
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,28 @@
+// The last words of a failed job: the root cause, on one screen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/failure.h"
+
+namespace lockstep::launch {
+
+// "rank 3 (local rank 1) on node 1 'hostb', pid 4711".
+std::string describe_worker(const Failure& failure, bool several_nodes);
+
+// "exit code 3" or "SIGSEGV (signal 11)".
+std::string describe_end(const Failure& failure);
+
+// The first failure is the root cause, and is told last, where a terminal shows it; the others
+// get a line each, ten at most, and those that were merely stopped share one.
+std::string format_report(const std::vector<Failure>& failures, bool several_nodes);
+
+// One line for each worker that failed without being told to stop; empty if there is none.
+std::string list_failures(const std::vector<Failure>& failures, bool several_nodes);
+
+// The last `lines` lines of `text` without control characters; of a line that was rewritten
+// with carriage returns (a progress bar), the last state. Lines are cut at 300 characters.
+std::string last_lines(const std::string& text, std::size_t lines);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,49 @@
+#include "lockstep/launch/run.h"
+
+#include <unistd.h>
+
+#include "lockstep/base/fd.h"
+#include "lockstep/launch/context.h"
+#include "lockstep/launch/flags.h"
+#include "lockstep/launch/supervisor.h"
+
+namespace lockstep::launch {
+namespace {
+
+constexpr const char* kIntroduction =
+    "lockstep run [FLAGS] PROGRAM [ARGS...]\n"
+    "Starts PROGRAM once per rank, in torchrun's place. *.py and modules run with python3.\n"
+    "Flags may be written with - or _, and are also read from torchrun's PET_* variables.\n\n";
+
+constexpr const char* kExamples =
+    "\nAliases: --nodes --gpus --nr (nnodes, nproc-per-node, node-rank), --gpu-idx (gpu-ids).\n"
+    "Exit code: that of the first worker that failed, 128 + n for a signal; 2 for wrong flags.\n\n"
+    "  lockstep run --nproc-per-node 2 ./train --epochs 3\n"
+    "  lockstep run --nproc-per-node gpu --max-restarts 3 --log-dir logs train.py\n"
+    "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 ./train   # and 1 on the "
+    "other\n";
+
+}  // namespace
+
+int run(const std::vector<std::string>& arguments, const std::string& folder) {
+  Context context;
+  context.environment = Environment::of_this_process();
+  context.machine = this_machine(context.environment);
+  context.options = parse_run_options(arguments, context.environment, context.machine);
+  if (context.options.help) {
+    write_all(STDOUT_FILENO, kIntroduction + describe_flags() + kExamples);
+    return 0;
+  }
+  context.program = find_program(context.options, context.environment);
+  const std::string store = folder + "/lockstep-store";
+  context.store_program = ::access(store.c_str(), X_OK) == 0 ? store : "";
+  const Signals signals(context.options.signals);
+  context.signals = &signals;
+  context.folder = make_run_folder(context.options, context.environment);
+  if (!context.folder.temporary && context.options.logs.folder.empty()) {
+    write_all(STDERR_FILENO, "lockstep run: logs go to " + context.folder.path + "\n");
+  }
+  return supervise(context);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,13 @@
+// `lockstep run`: from arguments to exit code.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::launch {
+
+// `folder` is where this program and its siblings live. Throws UsageError before anything was
+// started; later errors are printed and become the exit code.
+int run(const std::vector<std::string>& arguments, const std::string& folder);
+
+}  // namespace lockstep::launch

@@ -1,0 +1,52 @@
+#include "lockstep/launch/signals.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+namespace lockstep::launch {
+namespace {
+
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+UniqueFd open_signalfd(const sigset_t& signals) {
+  UniqueFd fd(::signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!fd) {
+    throw_errno("opening a signal descriptor");
+  }
+  return fd;
+}
+
+}  // namespace
+
+Signals::Signals(const std::vector<int>& handled) {
+  ::sigemptyset(&watched_);
+  ::sigaddset(&watched_, SIGCHLD);
+  for (const int signal : handled) {
+    if (signal != SIGHUP || !is_ignored(SIGHUP)) {
+      ::sigaddset(&watched_, signal);
+    }
+  }
+  ::sigprocmask(SIG_BLOCK, &watched_, &before_);
+  struct sigaction ignore{};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &pipe_before_);
+  fd_ = open_signalfd(watched_);
+}
+
+std::optional<int> Signals::next() const {
+  signalfd_siginfo info{};
+  if (::read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) {
+    return std::nullopt;
+  }
+  return static_cast<int>(info.ssi_signo);
+}
+
+void Signals::restore_in_child() const {
+  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,98 @@
+#include "lockstep/launch/spawn.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "lockstep/base/fd.h"
+#include "lockstep/base/process_tree.h"
+
+namespace lockstep::launch {
+namespace {
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  result.reserve(texts.size() + 1);
+  for (auto& text : texts) {
+    result.push_back(text.data());
+  }
+  result.push_back(nullptr);
+  return result;
+}
+
+std::vector<std::string> flatten(const Environment& environment) {
+  std::vector<std::string> entries;
+  entries.reserve(environment.variables().size());
+  for (const auto& [name, value] : environment.variables()) {
+    entries.push_back(name + "=" + value);
+  }
+  return entries;
+}
+
+// Everything the child needs, made before the fork: after it nothing is allocated.
+struct Prepared {
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;
+  std::vector<char*> argv;
+  std::vector<char*> envp;
+  std::string failure;
+};
+
+void connect_stream(int fd, int number) {
+  if (fd >= 0) {
+    ::dup2(fd, number);  // The copy does not close on exec.
+  }
+}
+
+[[noreturn]] void run_child(const ChildSpec& spec, Prepared& prepared, const Signals& signals,
+                            pid_t parent) {
+  ::setsid();
+  if (!die_with_parent(SIGKILL, parent)) {
+    ::_exit(126);
+  }
+  connect_stream(spec.stdin_fd, STDIN_FILENO);
+  connect_stream(spec.stdout_fd, STDOUT_FILENO);
+  connect_stream(spec.stderr_fd, STDERR_FILENO);
+  if (spec.kept_fd >= 0) {
+    ::fcntl(spec.kept_fd, F_SETFD, 0);
+  }
+  signals.restore_in_child();
+  ::execve(spec.path.c_str(), prepared.argv.data(), prepared.envp.data());
+  const char* reason = ::strerror(errno);
+  write_all(STDERR_FILENO, prepared.failure);
+  write_all(STDERR_FILENO, reason);
+  write_all(STDERR_FILENO, "\n");
+  ::_exit(126);
+}
+
+}  // namespace
+
+pid_t start_child(const ChildSpec& spec, const Signals& signals) {
+  Prepared prepared;
+  prepared.arguments = spec.arguments;
+  prepared.environment = flatten(spec.environment);
+  prepared.argv = pointers(prepared.arguments);
+  prepared.envp = pointers(prepared.environment);
+  prepared.failure = "lockstep run: cannot execute '" + spec.path + "': ";
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) {
+    throw_errno("starting '" + spec.path + "'");
+  }
+  if (child == 0) {
+    run_child(spec, prepared, signals, parent);
+  }
+  return child;
+}
+
+void signal_child(pid_t pid, int signal) {
+  // A child that has just been forked may not lead its group yet.
+  if (::kill(-pid, signal) != 0) {
+    ::kill(pid, signal);
+  }
+}
+
+}  // namespace lockstep::launch

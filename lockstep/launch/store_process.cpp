@@ -1,0 +1,52 @@
+#include "lockstep/launch/store_process.h"
+
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "lockstep/base/error.h"
+#include "lockstep/launch/spawn.h"
+
+namespace lockstep::launch {
+
+int StoreProcess::open(const Endpoint& endpoint) {
+  stop();
+  listener_ = listen_on(endpoint);
+  const int port = listener_.port;
+  if (context_.store_program.empty()) {
+    loop_.watch(listener_.fd.get(), POLLIN, [this] {
+      loop_.forget(listener_.fd.get());
+      throw IoError(
+          "a worker asked for the job's store, but the program 'lockstep-store' is not beside "
+          "'lockstep'; build or install lockstep with LibTorch");
+    });
+    return port;
+  }
+  Pipe pipe = make_pipe();
+  ChildSpec spec;
+  spec.path = context_.store_program;
+  spec.arguments = {spec.path, "--listen-fd", std::to_string(listener_.fd.get())};
+  spec.environment = context_.environment;
+  spec.stdin_fd = pipe.read_end.get();
+  spec.kept_fd = listener_.fd.get();
+  pid_ = start_child(spec, *context_.signals);
+  lifeline_ = std::move(pipe.write_end);
+  listener_ = {};
+  return port;
+}
+
+void StoreProcess::stop() {
+  if (listener_.fd) {
+    loop_.forget(listener_.fd.get());
+    listener_ = {};
+  }
+  lifeline_.reset();
+  if (pid_ > 0) {
+    // It holds nothing worth saving, and nobody waits for an answer any more.
+    signal_child(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+}
+
+}  // namespace lockstep::launch

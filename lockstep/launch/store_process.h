@@ -1,0 +1,42 @@
+// The job's key-value store (a c10d TCPStore), in a process of its own beside the workers.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "lockstep/base/socket.h"
+#include "lockstep/launch/context.h"
+#include "lockstep/launch/event_loop.h"
+
+namespace lockstep::launch {
+
+class StoreProcess {
+ public:
+  // `context` and `loop` must outlive the store.
+  StoreProcess(const Context& context, EventLoop& loop) : context_(context), loop_(loop) {}
+  ~StoreProcess() { stop(); }
+  StoreProcess(const StoreProcess&) = delete;
+  StoreProcess& operator=(const StoreProcess&) = delete;
+
+  // Ends the one before, listens, hands the socket to a new process and returns the port without
+  // waiting: clients that come early queue. Throws UsageError if a port asked for is taken.
+  //
+  // Where the store's program is not installed, the first client to come is an IoError thrown
+  // from the event loop; programs that need no store never notice.
+  int open(const Endpoint& endpoint);
+  void stop();
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  // To be called when the process has ended by itself and was reaped.
+  void forget() { pid_ = 0; }
+
+ private:
+  const Context& context_;
+  EventLoop& loop_;
+  Listener listener_;  // Only while there is no program to hand it to.
+  UniqueFd lifeline_;  // The store's stdin: it ends when this closes.
+  pid_t pid_ = 0;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,82 @@
+// The workers of one attempt on this node: their processes, their output, how they ended.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/launch/capture.h"
+#include "lockstep/launch/console.h"
+#include "lockstep/launch/context.h"
+#include "lockstep/launch/event_loop.h"
+#include "lockstep/launch/failure.h"
+#include "lockstep/launch/message.h"
+
+namespace lockstep::launch {
+
+struct Consoles {
+  Console out{1};
+  Console err{2};
+};
+
+struct ChildExit {
+  pid_t pid = 0;
+  int status = 0;  // As waitpid() gives it.
+};
+
+class WorkerGroup {
+ public:
+  // Everything referred to must outlive the group.
+  WorkerGroup(const Context& context, EventLoop& loop, Consoles& consoles, const Start& start);
+  ~WorkerGroup();
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+
+  // Throws IoError naming the local rank that could not be started; those before it run.
+  void start();
+
+  // Children that ended together; those that are no workers are passed over. A failure after
+  // the first signal() counts as our doing.
+  void on_exits(const std::vector<ChildExit>& exits);
+  // Passes a signal on to all that still run, and their process groups.
+  void signal(int number);
+  // Reads what the workers wrote before they ended, until the deadline.
+  void drain(Deadline deadline);
+  // Pauses reading while the console is full; call it before each wait.
+  void update_watches();
+
+  [[nodiscard]] int running() const;
+  [[nodiscard]] std::string running_ranks() const;
+  // Without texts, null if there is none.
+  [[nodiscard]] const Failure* first_failure() const {
+    return failures_.empty() ? nullptr : &failures_.front();
+  }
+  // In order of time, as far as we can tell; complete with texts after drain().
+  [[nodiscard]] std::vector<Failure> failures() const;
+
+ private:
+  struct Worker;
+
+  void start_worker(Worker& worker);
+  [[nodiscard]] Environment environment_of(const Worker& worker) const;
+  void watch(std::optional<Capture>& capture);
+  void read(std::optional<Capture>& capture);
+  void record(Worker& worker, int status);
+  [[nodiscard]] std::string stderr_tail(const Worker& worker) const;
+
+  const Context& context_;
+  EventLoop& loop_;
+  Consoles& consoles_;
+  Start start_;
+  // The interface that leads to the master. Python's Gloo asks the host's own name instead, which
+  // on many machines means loopback, and then no node can reach another.
+  std::optional<std::string> interface_;
+  std::vector<Worker> workers_;
+  std::vector<Failure> failures_;
+  bool told_to_stop_ = false;
+  bool paused_ = false;
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,65 @@
+# Shared by the scripts beside it; sourced, never run. Leaves the caller in the repository root.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+say() { printf '== %s\n' "$*"; }
+die() {
+  printf 'error: %s\n' "$*" >&2
+  exit 1
+}
+
+# Compilers that may run at once: one per core, and 1.5 GB of memory for each, since a file that
+# includes torch takes 1.4 GB.
+jobs() {
+  local cores kilobytes limit
+  cores=$(nproc)
+  kilobytes=$(awk '/^MemAvailable:/ { print $2 }' /proc/meminfo)
+  limit=$(cat /sys/fs/cgroup/memory.max 2>/dev/null || echo max)
+  if [[ $limit =~ ^[0-9]+$ ]] && ((limit / 1024 < kilobytes)); then
+    kilobytes=$((limit / 1024))
+  fi
+  local by_memory=$((kilobytes / 1500000))
+  local n=$((cores < by_memory ? cores : by_memory))
+  echo $((n > 0 ? n : 1))
+}
+
+# The Python that runs the test tools; setup.sh puts torch and pytest there unless told otherwise.
+test_python() {
+  if [[ -n ${LOCKSTEP_PYTHON:-}${LIBTORCH_ROOT:-} ]]; then
+    echo "${LOCKSTEP_PYTHON:-python3}"
+  else
+    echo "$PWD/.venv/bin/python"
+  fi
+}
+
+# build PRESET [TARGET...]: configures and builds. The two variables are passed on even when empty,
+# so that a value cached by an earlier run does not outlive the variable.
+build() {
+  local preset=$1
+  shift
+  local log
+  log=$(mktemp)
+  if ! cmake --preset "$preset" -DLIBTORCH_ROOT="${LIBTORCH_ROOT:-}" \
+    -DLOCKSTEP_PYTHON="${LOCKSTEP_PYTHON:-}" >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    die "configuring the preset '$preset'; the reason is above"
+  fi
+  grep -E '^-- (LibTorch|CUDA parts)' "$log" || true
+  rm -f "$log"
+  cmake --build --preset "$preset" -j "$(jobs)" ${1:+--target "$@"}
+}
+
+# in_phase NAME COMMAND...: runs it, prints how long it took, and hands its status on.
+in_phase() {
+  local name=$1 start=$SECONDS status=0
+  shift
+  say "$name"
+  "$@" || status=$?
+  if ((status == 0)); then
+    say "$name: $((SECONDS - start)) s"
+  else
+    say "$name: FAILED after $((SECONDS - start)) s (exit code $status)"
+  fi
+  return "$status"
+}

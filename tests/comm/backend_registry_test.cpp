@@ -1,0 +1,49 @@
+#include "lockstep/comm/backend_registry.h"
+
+#include <gmock/gmock.h>
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/local_backend.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(BackendRegistry, ParsesNamesPerDevice) {
+  const auto parsed = BackendRegistry::built_in().parse("cpu:gloo");
+  ASSERT_EQ(parsed.size(), 1U);
+  EXPECT_EQ(parsed[0].first, c10::kCPU);
+  EXPECT_EQ(parsed[0].second, "gloo");
+}
+
+TEST(BackendRegistry, AnUnknownNameListsTheKnownOnes) {
+  EXPECT_THAT([] { (void)BackendRegistry::built_in().parse("glou"); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("'glou'"), HasSubstr("gloo"))));
+  EXPECT_THAT([] { (void)BackendRegistry::built_in().parse("tpu:gloo"); },
+              ThrowsMessage<UsageError>(HasSubstr("'tpu' is no device")));
+}
+
+TEST(BackendRegistry, APlannedNameSaysThatItIsNotThereYet) {
+  for (const char* name : {"shm", "lockstep", "mpi"}) {
+    EXPECT_THAT([&] { (void)BackendRegistry::built_in().parse(name); },
+                ThrowsMessage<UsageError>(HasSubstr("not part of this version yet")));
+  }
+}
+
+TEST(BackendRegistry, ABackendJoinsWithoutTouchingItsCallers) {
+  auto registry = BackendRegistry::built_in();
+  registry.add("mine", {c10::kCPU},
+               [](const BackendRequest&) { return c10::make_intrusive<comm::LocalBackend>(); });
+  auto world = init_process_group({.backend = "mine", .registry = registry});
+  EXPECT_TRUE(world.is_distributed());
+  EXPECT_EQ(world.backend()->getBackendName(), "local");
+}
+
+}  // namespace
+}  // namespace lockstep

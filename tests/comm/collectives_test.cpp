@@ -1,0 +1,246 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+
+#include <thread>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using testing::run_ranks;
+
+at::Tensor ints(std::int64_t value, std::int64_t count = 3) { return at::full({count}, value, at::kLong); }
+
+TEST(AllReduce, KnowsEveryOperation) {
+  run_ranks(3, [](Group& world) {
+    const auto reduced = [&](ReduceOp op) {
+      auto tensor = ints(world.rank() + 1);  // 1, 2, 3
+      world.all_reduce(tensor, {.op = op}).wait();
+      return tensor[2].item<std::int64_t>();
+    };
+    EXPECT_EQ(reduced(ReduceOp::kSum), 6);
+    EXPECT_EQ(reduced(ReduceOp::kAvg), 2);
+    EXPECT_EQ(reduced(ReduceOp::kProduct), 6);
+    EXPECT_EQ(reduced(ReduceOp::kMin), 1);
+    EXPECT_EQ(reduced(ReduceOp::kMax), 3);
+    EXPECT_EQ(reduced(ReduceOp::kBand), 0);
+    EXPECT_EQ(reduced(ReduceOp::kBor), 3);
+    EXPECT_EQ(reduced(ReduceOp::kBxor), 0);
+  });
+}
+
+TEST(AllReduce, SumsAndAveragesEveryDtype) {
+  run_ranks(2, [](Group& world) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar, at::kByte,
+                             at::kShort, at::kInt, at::kLong, at::kComplexFloat}) {
+      const auto sum = at::full({5}, world.rank() + 1, dtype);
+      const auto average = at::full({5}, 2 * world.rank() + 2, dtype);
+      world.all_reduce(sum).wait();
+      world.all_reduce(average, {.op = ReduceOp::kAvg}).wait();
+      EXPECT_TRUE(sum.equal(at::full({5}, 3, dtype))) << c10::toString(dtype);
+      EXPECT_TRUE(average.equal(at::full({5}, 3, dtype))) << c10::toString(dtype);
+    }
+  });
+}
+
+TEST(AllReduce, IntegerAveragesRoundTowardsZero) {
+  run_ranks(2, [](Group& world) {
+    auto tensor = ints(world.rank() == 0 ? -3 : 0);
+    world.all_reduce(tensor, {.op = ReduceOp::kAvg}).wait();
+    EXPECT_EQ(tensor[0].item<std::int64_t>(), -1);
+  });
+}
+
+TEST(AllReduce, TakesEmptyAndNonContiguousTensors) {
+  run_ranks(2, [](Group& world) {
+    world.all_reduce(at::zeros({0})).wait();
+    const auto whole = at::full({4, 6}, 1.0);
+    const auto columns = whole.slice(1, 0, 6, 2);
+    world.all_reduce(columns).wait();
+    EXPECT_EQ(columns.sum().item<double>(), 24);
+    EXPECT_EQ(whole.sum().item<double>(), 36);  // The columns between are untouched.
+    const auto row = at::full({1, 6}, world.rank() + 5.0).slice(1, 0, 6, 2);
+    world.broadcast(row, 1).wait();
+    EXPECT_EQ(row.sum().item<double>(), 18);
+    const auto many = at::full({4, 6}, -1.0);
+    world.all_gather({many.slice(1, 0, 6, 2), many.slice(1, 1, 6, 2)}, columns).wait();
+    EXPECT_EQ(many.sum().item<double>(), 48);
+  });
+}
+
+TEST(AllReduce, ManyWorksRunAtOnceAndMayBeAwaitedInAnyOrder) {
+  run_ranks(2, [](Group& world) {
+    std::vector<at::Tensor> tensors;
+    std::vector<Work> works;
+    for (int i = 0; i < 50; ++i) {
+      tensors.push_back(ints(i));
+      works.push_back(world.all_reduce(tensors.back()));
+    }
+    for (int i = 49; i >= 0; --i) {
+      works[static_cast<std::size_t>(i)].wait();
+      EXPECT_EQ(tensors[static_cast<std::size_t>(i)][0].item<std::int64_t>(), 2 * i);
+    }
+  });
+}
+
+TEST(Broadcast, GivesEveryRankTheRootsTensor) {
+  run_ranks(3, [](Group& world) {
+    auto tensor = ints(world.rank());
+    world.broadcast(tensor, 2).wait();
+    EXPECT_EQ(tensor[0].item<std::int64_t>(), 2);
+  });
+}
+
+TEST(Reduce, GivesTheRootTheResult) {
+  run_ranks(3, [](Group& world) {
+    auto tensor = ints(world.rank() + 1);
+    auto average = ints(3 * world.rank());
+    world.reduce(tensor, 1).wait();
+    world.reduce(average, 1, {.op = ReduceOp::kAvg}).wait();
+    if (world.rank() == 1) {
+      EXPECT_EQ(tensor[0].item<std::int64_t>(), 6);
+      EXPECT_EQ(average[0].item<std::int64_t>(), 3);
+    }
+  });
+}
+
+TEST(AllGather, CollectsEqualAndUnequalShapes) {
+  run_ranks(3, [](Group& world) {
+    for (const bool unequal : {false, true}) {
+      std::vector<at::Tensor> outputs;
+      for (int rank = 0; rank < 3; ++rank) {
+        outputs.push_back(at::empty({unequal ? rank : 2, 2}, at::kLong));  // Rank 0 has nothing.
+      }
+      const auto rows = unequal ? world.rank() : 2;
+      world.all_gather(outputs, at::full({rows, 2}, world.rank(), at::kLong)).wait();
+      for (int rank = 0; rank < 3; ++rank) {
+        EXPECT_TRUE(outputs[static_cast<std::size_t>(rank)].equal(
+            at::full({unequal ? rank : 2, 2}, rank, at::kLong)));
+      }
+    }
+  });
+}
+
+TEST(GatherAndScatter, MoveOneTensorPerRank) {
+  run_ranks(3, [](Group& world) {
+    const bool root = world.rank() == 2;
+    std::vector<at::Tensor> many;
+    if (root) {
+      many = {ints(0), ints(0), ints(0)};
+    }
+    world.gather(many, ints(10 * world.rank()), 2).wait();
+    auto output = ints(-1);
+    world.scatter(output, many, 2).wait();
+    EXPECT_EQ(output[0].item<std::int64_t>(), 10 * world.rank());
+  });
+}
+
+TEST(ReduceScatter, GivesEachRankItsPart) {
+  run_ranks(3, [](Group& world) {
+    std::vector<at::Tensor> inputs;
+    for (int rank = 0; rank < 3; ++rank) {
+      inputs.push_back(ints(rank + world.rank(), rank + 1));  // Unequal sizes.
+    }
+    auto output = ints(-1, world.rank() + 1);
+    world.reduce_scatter(output, inputs).wait();
+    EXPECT_TRUE(output.equal(ints(3 * world.rank() + 3, world.rank() + 1)));
+    world.reduce_scatter(output, inputs, {.op = ReduceOp::kAvg}).wait();
+    EXPECT_TRUE(output.equal(ints(world.rank() + 1, world.rank() + 1)));
+  });
+}
+
+TEST(AllToAll, ExchangesUnequalPieces) {
+  run_ranks(3, [](Group& world) {
+    std::vector<at::Tensor> inputs;
+    std::vector<at::Tensor> outputs;
+    for (int peer = 0; peer < 3; ++peer) {
+      inputs.push_back(ints(10 * world.rank() + peer, world.rank() + peer));
+      outputs.push_back(ints(-1, world.rank() + peer));
+    }
+    world.all_to_all(outputs, inputs).wait();
+    for (int peer = 0; peer < 3; ++peer) {
+      EXPECT_TRUE(outputs[static_cast<std::size_t>(peer)].equal(
+          ints(10 * peer + world.rank(), world.rank() + peer)));
+    }
+  });
+}
+
+TEST(SendAndRecv, MatchByTag) {
+  run_ranks(2, [](Group& world) {
+    auto first = ints(world.rank() == 0 ? 1 : 0);
+    auto second = ints(world.rank() == 0 ? 2 : 0);
+    if (world.rank() == 0) {
+      auto one = world.send(first, 1, {.tag = 1});
+      auto two = world.send(second, 1, {.tag = 2});
+      two.wait();
+      one.wait();
+    } else {
+      world.recv(second, 0, {.tag = 2}).wait();
+      world.recv(first, 0, {.tag = 1}).wait();
+      EXPECT_EQ(first[0].item<std::int64_t>(), 1);
+      EXPECT_EQ(second[0].item<std::int64_t>(), 2);
+    }
+  });
+}
+
+TEST(Recv, EndsAtItsTimeoutWithThisRanksName) {
+  run_ranks(2, [](Group& world) {
+    if (world.rank() == 1) {
+      auto tensor = ints(0);
+      EXPECT_THAT(
+          [&] { world.recv(tensor, 0, {.timeout = std::chrono::milliseconds(200)}).wait(); },
+          ThrowsMessage<PeerError>(AllOf(HasSubstr("recv #1 on rank 1 of 2"), HasSubstr("imed out"))));
+    }
+    world.store()->set("done/" + std::to_string(world.rank()), "1");
+    world.store()->wait({"done/0", "done/1"});  // Rank 0 stays until rank 1 has given up.
+  });
+}
+
+TEST(AllReduce, EndsAtItsTimeoutWithThisRanksName) {
+  run_ranks(2, [](Group& world) {
+    if (world.rank() == 1) {
+      auto tensor = ints(0);
+      EXPECT_THAT([&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(300)}).wait(); },
+                  ThrowsMessage<PeerError>(HasSubstr("all_reduce #1 on rank 1 of 2")));
+    } else {
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // The straggler.
+    }
+  });
+}
+
+TEST(Collectives, RejectWrongArgumentsByName) {
+  run_ranks(2, [](Group& world) {
+    const auto tensor = ints(1);
+    const auto expect_usage = [](const std::function<void()>& call, const char* text) {
+      EXPECT_THAT(call, ThrowsMessage<UsageError>(HasSubstr(text)));
+    };
+    expect_usage([&] { world.all_reduce(at::Tensor()).wait(); }, "undefined");
+    expect_usage([&] { world.broadcast(tensor, 2).wait(); }, "the root is 2, expected 0 to 1");
+    expect_usage([&] { world.send(tensor, -1).wait(); }, "the destination is -1");
+    expect_usage([&] { world.send(tensor, world.rank()).wait(); }, "this rank itself");
+    expect_usage([&] { world.all_gather({tensor}, tensor).wait(); }, "there are 1 outputs");
+    expect_usage([&] { world.all_gather({tensor, at::zeros({3})}, tensor).wait(); },
+                 "outputs[1] is Float");
+    expect_usage([&] { world.all_to_all({}, {}).wait(); }, "undefined");
+    expect_usage([&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(0)}).wait(); },
+                 "the timeout is 0 ms");
+    expect_usage([&] { world.all_reduce(at::zeros({2}), {.op = ReduceOp::kBand}).wait(); }, "BAND");
+    if (world.rank() == 1) {
+      expect_usage([&] { world.gather({tensor, tensor}, tensor, 0).wait(); }, "only the root");
+    }
+    world.all_reduce(tensor).wait();  // None of it harmed the group.
+    EXPECT_EQ(tensor[0].item<std::int64_t>(), 2);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

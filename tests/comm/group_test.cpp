@@ -1,0 +1,93 @@
+#include "lockstep/comm/group.h"
+
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "lockstep/base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using testing::run_ranks;
+
+std::int64_t sum_of_ones(const Group& group) {
+  const auto tensor = at::full({1}, 1, at::kLong);
+  group.all_reduce(tensor).wait();
+  return tensor.item<std::int64_t>();
+}
+
+TEST(NewGroup, MembersAreNumberedInTheGivenOrder) {
+  run_ranks(3, [](Group& world) {
+    const Group pair = world.new_group({2, 0});
+    EXPECT_EQ(pair.size(), 2);
+    EXPECT_EQ(pair.rank(), world.rank() == 2 ? 0 : world.rank() == 0 ? 1 : -1);
+    EXPECT_EQ(pair.is_member(), world.rank() != 1);
+    if (pair.is_member()) {
+      EXPECT_EQ(sum_of_ones(pair), 2);
+    } else {
+      EXPECT_THAT([&] { sum_of_ones(pair); }, ThrowsMessage<UsageError>(HasSubstr("no member")));
+    }
+    EXPECT_EQ(sum_of_ones(world), 3);
+  });
+}
+
+TEST(NewGroup, GroupsOfGroupsWork) {
+  run_ranks(4, [](Group& world) {
+    const Group three = world.new_group({1, 2, 3});
+    if (three.is_member()) {
+      const Group two = three.new_group({2, 1});  // World ranks 3 and 2.
+      EXPECT_EQ(two.rank(), world.rank() == 3 ? 0 : world.rank() == 2 ? 1 : -1);
+      if (two.is_member()) {
+        EXPECT_EQ(sum_of_ones(two), 2);
+      }
+      EXPECT_EQ(sum_of_ones(three), 3);
+    }
+    EXPECT_EQ(sum_of_ones(world), 4);
+  });
+}
+
+TEST(NewGroup, RejectsRanksThatAreNotThere) {
+  run_ranks(2, [](Group& world) {
+    for (const std::vector<int>& ranks : {std::vector<int>{0, 2}, {0, 0}, {-1}, {}}) {
+      EXPECT_THROW((void)world.new_group(ranks), UsageError);
+    }
+  });
+}
+
+TEST(Group, CanBeDroppedAndMadeAgainInTheSameProcess) {
+  run_ranks(2, [](Group& world) {
+    for (int i = 0; i < 3; ++i) {
+      Group pair = world.new_group({0, 1});
+      EXPECT_EQ(sum_of_ones(pair), 2);
+      pair.destroy();
+      pair.destroy();
+      EXPECT_THAT([&] { sum_of_ones(pair); }, ThrowsMessage<UsageError>(HasSubstr("destroyed")));
+    }
+  });
+}
+
+TEST(Group, GivesC10dUsersAProcessGroup) {
+  run_ranks(2, [](Group& world) {
+    const auto group = world.process_group();
+    EXPECT_EQ(group->getRank(), world.rank());
+    EXPECT_EQ(group->getSize(), 2);
+    std::vector<at::Tensor> tensors{at::full({2}, 1.0)};
+    group->allreduce(tensors)->wait();  // Through c10d's dispatcher.
+    EXPECT_EQ(tensors[0].sum().item<double>(), 4);
+  });
+}
+
+TEST(Group, SaysWhatItLacksForADevice) {
+  run_ranks(1, [](Group& world) {
+    EXPECT_THAT([&] { (void)world.backend(at::kMPS); },
+                ThrowsMessage<UsageError>(HasSubstr("no backend for mps tensors")));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#include "lockstep/comm/local_backend.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+
+#include "lockstep/comm/init_process_group.h"
+
+namespace lockstep {
+namespace {
+
+TEST(Alone, NeedsNoProcessGroupAndNoSocket) {
+  auto world = init_process_group();
+  EXPECT_EQ(world.rank(), 0);
+  EXPECT_EQ(world.size(), 1);
+  EXPECT_FALSE(world.is_distributed());
+  EXPECT_EQ(world.local_rank(), 0);
+  EXPECT_EQ(world.local_size(), 1);
+  EXPECT_EQ(world.node_rank(), 0);
+  EXPECT_EQ(world.found_by(), "alone");
+}
+
+TEST(Alone, EveryCollectiveIsACopy) {
+  auto world = init_process_group();
+  const auto input = at::full({3}, 7);
+  const auto output = at::zeros({3}, at::kLong);
+  world.all_reduce(input, {.op = ReduceOp::kAvg}).wait();
+  world.broadcast(input).wait();
+  world.reduce(input).wait();
+  EXPECT_EQ(input.sum().item<std::int64_t>(), 21);
+  const auto expect_copy = [&](Work work) {
+    work.wait();
+    EXPECT_TRUE(output.equal(input));
+    output.zero_();
+  };
+  expect_copy(world.all_gather({output}, input));
+  expect_copy(world.gather({output}, input));
+  expect_copy(world.scatter(output, {input}));
+  expect_copy(world.reduce_scatter(output, {input}));
+  expect_copy(world.all_to_all({output}, {input}));
+  world.barrier();
+  EXPECT_EQ(world.broadcast_bytes("x"), "x");
+  EXPECT_THAT(world.all_gather_bytes("y"), ::testing::ElementsAre("y"));
+}
+
+TEST(Alone, ServesC10dUsersToo) {
+  auto world = init_process_group();
+  std::vector<at::Tensor> tensors{at::full({2}, 5.0)};
+  world.backend()->allreduce(tensors)->wait();
+  EXPECT_EQ(tensors[0].sum().item<double>(), 10);
+  EXPECT_EQ(world.backend()->getBackendName(), "local");
+}
+
+}  // namespace
+}  // namespace lockstep

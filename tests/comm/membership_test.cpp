@@ -1,0 +1,51 @@
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "lockstep/base/error.h"
+#include "tests/comm/ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Membership, LocalRanksFollowFromWhoSharesAHost) {
+  EXPECT_NO_THROW(spawn(4, [](int rank) {
+    ::unsetenv("LOCAL_RANK");
+    ::unsetenv("LOCAL_WORLD_SIZE");
+    ::unsetenv("GROUP_RANK");
+    ::setenv("LOCKSTEP_HOST_ID", rank == 1 ? "other" : "one", 1);
+    auto world = init_process_group();
+    EXPECT_EQ(world.local_rank(), rank == 1 ? 0 : rank == 0 ? 0 : rank - 1);
+    EXPECT_EQ(world.local_size(), rank == 1 ? 1 : 3);
+    EXPECT_EQ(world.node_rank(), rank == 1 ? 1 : 0);
+    world.barrier();
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed");
+    }
+  }));
+}
+
+TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
+  EXPECT_NO_THROW(spawn(3, [](int rank) {
+    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+    ::setenv("MASTER_PORT", "29817", 1);
+    ::unsetenv("LOCKSTEP_MEETING");
+    if (rank == 2) {
+      return;
+    }
+    EXPECT_THAT([] { init_process_group({.timeout = std::chrono::seconds(2)}); },
+                ThrowsMessage<PeerError>(
+                    AllOf(HasSubstr("rank 2 did not join within 2 s"),
+                          HasSubstr("on rank " + std::to_string(rank) + " of 3"))));
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed");
+    }
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+"""Ctrl-C, SIGTERM and SIGHUP: passed on once, final the second time."""
+
+import os
+import pty
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import DAEMON, WAITING, wait_for
+
+STUBBORN = """
+import signal
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_IGN)
+"""
+
+POLITE = """
+import os, signal, sys, time
+def leave(number, frame):
+    open("got%s.%d" % (os.environ["RANK"], number), "w").close()
+    time.sleep(0.2)
+    sys.exit(0)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, leave)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_first_signal_is_passed_on_and_gives_time(launcher, number):
+    job = launcher.start("--nproc-per-node", 2, launcher.script(POLITE + WAITING))
+    launcher.up(2)
+    job.send_signal(number)
+    _, err = job.communicate(timeout=10)
+    assert job.returncode == 128 + number
+    assert sorted(p.name for p in launcher.folder.glob("got*")) == [f"got0.{number:d}", f"got1.{number:d}"]
+    assert err.count(f"{number.name} received") == 1
+    launcher.assert_clean()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_second_signal_kills_everything_within_2_seconds(launcher, number):
+    job = launcher.start("--nproc-per-node", 2, launcher.script(STUBBORN + DAEMON + WAITING))
+    launcher.up(2)
+    assert len(launcher.marked()) >= 6  # Launcher, agent, two workers, two daemons.
+    job.send_signal(number)
+    wait_for(lambda: os.read(job.stderr.fileno(), 100), what="a message")
+    assert job.poll() is None
+    job.send_signal(number)
+    begin = time.monotonic()
+    assert job.wait(5) == 128 + number
+    launcher.assert_clean(max(0, 2 - (time.monotonic() - begin)))
+
+
+def test_shutdown_timeout_ends_the_waiting(launcher):
+    job = launcher.start(
+        "--nproc-per-node", 2, "--shutdown-timeout", 1, launcher.script(STUBBORN + WAITING))
+    launcher.up(2)
+    job.send_signal(signal.SIGTERM)
+    _, err = job.communicate(timeout=5)
+    assert job.returncode == 128 + 15
+    assert "did not end within 1 s: killed" in err
+    launcher.assert_clean(0)
+
+
+def test_signals_to_handle_adds_others(launcher):
+    job = launcher.start("--signals-to-handle", "SIGUSR1,SIGTERM", launcher.script(POLITE + WAITING))
+    launcher.up(1)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(5) == 128 + signal.SIGUSR1
+    assert (launcher.folder / f"got0.{signal.SIGUSR1:d}").exists()
+
+
+def test_nohup_is_respected(launcher):
+    """torchrun dies with the terminal even under nohup."""
+    job = launcher.start(launcher.script(WAITING), prefix=["nohup"], stdin=subprocess.DEVNULL)
+    launcher.up(1)
+    job.send_signal(signal.SIGHUP)
+    time.sleep(0.3)
+    assert job.poll() is None
+    job.terminate()
+    assert job.wait(5) == 128 + 15
+
+
+def in_terminal(launcher, script):
+    """A job in the foreground of a terminal of its own; returns (pid, terminal)."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(launcher.folder)
+        command = launcher.command("--nproc-per-node", 2, script)
+        os.execve(command[0], command, launcher.environment())
+    return pid, terminal
+
+
+def read_all(terminal):
+    text = b""
+    try:
+        while block := os.read(terminal, 65536):
+            text += block
+    except OSError:  # The other side is closed.
+        pass
+    return text.decode()
+
+
+def test_ctrl_c_in_a_terminal_reaches_each_worker_once(launcher):
+    counting = POLITE.replace('open("got', 'open("c%d" % time.monotonic_ns(), "w"); open("got')
+    pid, terminal = in_terminal(launcher, launcher.script(counting + WAITING))
+    launcher.up(2)
+    os.write(terminal, b"\x03")
+    text = read_all(terminal)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert text.count("SIGINT received") == 1
+    assert len(list(launcher.folder.glob("c*"))) == 2
+    launcher.assert_clean()
+
+
+def test_ctrl_c_twice_in_a_terminal_kills(launcher):
+    pid, terminal = in_terminal(launcher, launcher.script(STUBBORN + DAEMON + WAITING))
+    launcher.up(2)
+    os.write(terminal, b"\x03")
+    text = b""
+    while b"received" not in text:
+        text += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    begin = time.monotonic()
+    _, status = os.waitpid(pid, 0)
+    assert time.monotonic() - begin < 2, text
+    assert os.waitstatus_to_exitcode(status) == 130
+    launcher.assert_clean(1)
+    os.close(terminal)
+
+
+def test_closed_terminal_ends_the_job(launcher):
+    pid, terminal = in_terminal(launcher, launcher.script(DAEMON + WAITING))
+    launcher.up(2)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 128 + 1
+    launcher.assert_clean()
