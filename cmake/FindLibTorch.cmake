@@ -57,6 +57,15 @@ if(NOT LibTorch_ROOT_DIR)
     "  cmake -DLIBTORCH_ROOT=/path/to/libtorch ...     # an unpacked LibTorch")
 endif()
 
+# Two copies of libstdc++ in one process free each other's memory ("free(): invalid pointer" at the
+# first stream): a compiler that has only the static one cannot link against LibTorch.
+execute_process(COMMAND "${CMAKE_CXX_COMPILER}" -print-file-name=libstdc++.so
+                OUTPUT_VARIABLE _stdcxx OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+if(_stdcxx STREQUAL "libstdc++.so")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} has no shared libstdc++, which LibTorch needs; choose another "
+                      "compiler, e.g. CXX=/usr/bin/g++ cmake ... in a fresh build folder")
+endif()
+
 set(LibTorch_VERSION "")
 foreach(_file version.py ../build-version build-version)
   if(EXISTS "${LibTorch_ROOT_DIR}/${_file}")

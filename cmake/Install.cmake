@@ -2,8 +2,14 @@
 include(CMakePackageConfigHelpers)
 
 foreach(program lockstep lockstep-store lockstep-train lockstep-bench)
-  if(TARGET ${program})
-    install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  if(NOT TARGET ${program})
+    continue()
+  endif()
+  install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  get_target_property(links ${program} LINK_LIBRARIES)
+  if(links MATCHES "LibTorch::|lockstep_comm")
+    # Said outright: CMake keeps no path inside the source tree by itself, and .venv is there.
+    set_target_properties(${program} PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
   endif()
 endforeach()
 

@@ -31,7 +31,7 @@ UMBRELLA = "lockstep/lockstep.h"
 # Sources without a test file of their own, and why.
 WITHOUT_TEST = {
     r"lockstep/cli/.*": "programs; tests/system runs them as a user does",
-    r".*_stub\.cpp": "stands in where a platform lacks something; says so and does nothing",
+    r".*_(missing|stub)\.cpp": "stands in where a machine lacks something; says so and does nothing",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

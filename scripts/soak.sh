@@ -13,7 +13,7 @@ for script in tests/soak/*.py; do
   phase "$script" "$(test_python)" "$script"
 done
 
-in_phase "build (libFuzzer)" build fuzz
+in_phase "build (libFuzzer)" build fuzz fuzz_targets
 targets=(build/fuzz/bin/fuzz_*)
 ((${#targets[@]} > 0)) || die "no fuzz target was built"
 for target in "${targets[@]}"; do

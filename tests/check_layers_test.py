@@ -37,7 +37,7 @@ class CheckLayers(unittest.TestCase):
         self.write("lockstep/launch/plan.h", '#pragma once\n#include "lockstep/base/fd.h"\n')
         self.write("lockstep/comm/group.h", "#pragma once\n#include <ATen/core/Tensor.h>\n")
         self.write("lockstep/cli/main.cpp", '#include "lockstep/launch/plan.h"\n')
-        self.write("lockstep/comm/nccl_stub.cpp", "")
+        self.write("lockstep/comm/nccl_missing.cpp", "")
         self.assertEqual(self.check(), (0, ""))
 
     def test_rejects_an_include_that_points_up(self):

@@ -1,4 +1,4 @@
-// Strict small-text helpers: numbers with no trailing garbage, splitting, quoting.
+// Strict small-text helpers: numbers with no trailing garbage, splitting, joining.
 #pragma once
 
 #include <cstdint>

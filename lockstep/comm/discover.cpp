@@ -218,9 +218,7 @@ Membership discover_env(const Environment& env, std::optional<int> rank,
 
   const auto address = env.get("MASTER_ADDR");
   const int port = checked_port(env);
-  if (const auto meeting = env.get("LOCKSTEP_MEETING")) {
-    member.meeting_name = *meeting;  // Set by spawn(), nearer to us than any launcher's address.
-  } else if (address) {
+  if (address) {
     member.master = Endpoint{*address, port != 0 ? port : kDefaultPort};
     member.launcher_serves_store = env.get("TORCHELASTIC_USE_AGENT_STORE") == "True";
   } else if (member.world_size > 1) {

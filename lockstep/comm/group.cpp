@@ -54,8 +54,11 @@ void Group::State::connect() {
   const auto group_store = with_prefix(name + "/", job->store);
   process_group = c10::make_intrusive<c10d::ProcessGroup>(group_store, rank, size);
   if (job->backends.empty()) {
-    backends[c10::kCPU] = c10::make_intrusive<comm::LocalBackend>();
-    process_group->setBackend(c10::kCPU, c10d::ProcessGroup::CUSTOM, backends[c10::kCPU]);
+    const auto local = c10::make_intrusive<comm::LocalBackend>();
+    for (const auto device : {c10::kCPU, c10::kCUDA}) {
+      backends[device] = local;
+      process_group->setBackend(device, c10d::ProcessGroup::CUSTOM, local);
+    }
     process_group->setDefaultBackend(c10d::ProcessGroup::CUSTOM);
     process_group->setGroupName(name);
     return;

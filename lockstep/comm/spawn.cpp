@@ -4,6 +4,7 @@
 #include <cxxabi.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/process_tree.h"
+#include "lockstep/base/socket.h"
 
 namespace lockstep {
 namespace {
@@ -68,7 +70,7 @@ std::string text_of(const std::exception& error) {
 }
 
 // Never returns: the parent's own cleanup must not run twice.
-[[noreturn]] void run_child(int rank, int nprocs, const std::string& meeting,
+[[noreturn]] void run_child(int rank, int nprocs, int store_port,
                             const std::function<void(int)>& fn, int message) {
   const auto set = [](const char* name, const std::string& value) {
     ::setenv(name, value.c_str(), 1);
@@ -78,8 +80,9 @@ std::string text_of(const std::exception& error) {
   set("WORLD_SIZE", std::to_string(nprocs));
   set("LOCAL_WORLD_SIZE", std::to_string(nprocs));
   set("GROUP_RANK", "0");
-  set("LOCKSTEP_MEETING", meeting);
-  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(store_port));
+  set("TORCHELASTIC_USE_AGENT_STORE", "True");
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     at::set_num_threads(std::max(1, usable_cores() / nprocs));
   }
@@ -152,6 +155,22 @@ void end_all(std::vector<Child>& children) {
   }
 }
 
+// The ranks' store lives in the parent, which has its threads only now, after the last fork:
+// no rank is special, and one that is early waits in the socket's queue.
+c10::intrusive_ptr<c10d::TCPStore> serve_store(Listener listener, std::vector<Child>& children) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(listener.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.masterListenFd = listener.fd.release();
+  try {
+    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
+  } catch (const std::exception&) {
+    end_all(children);
+    throw;
+  }
+}
+
 }  // namespace
 
 void spawn(int nprocs, const std::function<void(int rank)>& fn) {
@@ -161,9 +180,7 @@ void spawn(int nprocs, const std::function<void(int rank)>& fn) {
   require_first();
   std::fflush(nullptr);  // Or every child would print again what is in the buffers.
   const pid_t parent = ::getpid();
-  const std::string meeting =
-      "spawn-" + std::to_string(parent) + "-" +
-      std::to_string(Deadline::Clock::now().time_since_epoch().count());
+  Listener listener = listen_on({"127.0.0.1", 0});
   std::vector<Child> children;
   for (int rank = 0; rank < nprocs; ++rank) {
     Pipe pipe = make_pipe();
@@ -173,7 +190,8 @@ void spawn(int nprocs, const std::function<void(int rank)>& fn) {
         std::_Exit(1);
       }
       children.clear();
-      run_child(rank, nprocs, meeting, fn, pipe.write_end.get());
+      listener.fd.reset();
+      run_child(rank, nprocs, listener.port, fn, pipe.write_end.get());
     }
     if (pid < 0) {
       const int error = errno;
@@ -184,6 +202,7 @@ void spawn(int nprocs, const std::function<void(int rank)>& fn) {
     children.push_back({rank, pid, std::move(pipe.read_end), std::nullopt});
   }
 
+  const auto store = serve_store(std::move(listener), children);
   for (int left = nprocs; left > 0;) {
     wait_for_an_end(children, Deadline::in(std::chrono::hours(1)));
     left = 0;

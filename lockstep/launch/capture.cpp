@@ -56,7 +56,7 @@ void Capture::take(std::string_view bytes) {
     file_.reset();
     if (target_.console != nullptr) {
       target_.console->say("lockstep run: the log '" + target_.file +
-                             "' ends here: it cannot be written (disk full?)\n");
+                           "' ends here: it cannot be written (disk full?)\n");
     }
   }
   if (target_.console != nullptr) {

@@ -24,8 +24,8 @@ LocalNode::LocalNode(const Context& context, EventLoop& loop, Consoles& consoles
 void LocalNode::start(const Start& command) {
   if (!command.why.empty()) {
     consoles_.err.say("lockstep run: " + command.why + "; restarting all workers (restart " +
-                        std::to_string(command.plan.attempt) + " of " +
-                        std::to_string(command.plan.max_restarts) + ")\n");
+                      std::to_string(command.plan.attempt) + " of " +
+                      std::to_string(command.plan.max_restarts) + ")\n");
   }
   attempt_ = command.plan.attempt;
   workers_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_, command);
@@ -42,9 +42,9 @@ void LocalNode::stop(const Stop& command) {
 void LocalNode::interrupt(int signal) {
   if (workers_ && phase_ != Phase::kIdle) {
     consoles_.err.say("lockstep run: " + signal_name(signal) + " received: passed on to " +
-                        std::to_string(workers_->running()) + " workers, which have " +
-                        to_text(context_.options.shutdown_timeout) +
-                        " to end; a second signal kills them at once\n");
+                      std::to_string(workers_->running()) + " workers, which have " +
+                      to_text(context_.options.shutdown_timeout) +
+                      " to end; a second signal kills them at once\n");
   }
   hooks_.report(Interrupted{signal});
   if (phase_ == Phase::kRunning) {
@@ -80,13 +80,13 @@ void LocalNode::on_time() {
   }
   if (phase_ == Phase::kStopping) {
     consoles_.err.say("lockstep run: " + workers_->running_ranks() + " did not end within " +
-                        to_text(deadline_.total()) + ": killed\n");
+                      to_text(deadline_.total()) + ": killed\n");
     phase_ = Phase::kKilling;
     deadline_ = Deadline::in(kKillPatience);
     workers_->signal(SIGKILL);
   } else {
     consoles_.err.say("lockstep run: " + workers_->running_ranks() +
-                        " cannot be killed (stuck in the kernel?); going on without\n");
+                      " cannot be killed (stuck in the kernel?); going on without\n");
     finish();
   }
 }

@@ -20,7 +20,7 @@ using ::testing::ThrowsMessage;
 void expect_two_ranks_meet(const std::string& init_method) {
   EXPECT_NO_THROW(spawn(2, [&](int rank) {
     for (const char* name : {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK",
-                             "LOCKSTEP_MEETING"}) {
+                             "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE"}) {
       ::unsetenv(name);
     }
     auto world = init_process_group({.init_method = init_method,

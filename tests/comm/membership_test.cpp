@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/socket.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep {
@@ -30,10 +31,11 @@ TEST(Membership, LocalRanksFollowFromWhoSharesAHost) {
 }
 
 TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
-  EXPECT_NO_THROW(spawn(3, [](int rank) {
+  const auto port = std::to_string(listen_on({"127.0.0.1", 0}).port);
+  EXPECT_NO_THROW(spawn(3, [&](int rank) {
     ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-    ::setenv("MASTER_PORT", "29817", 1);
-    ::unsetenv("LOCKSTEP_MEETING");
+    ::setenv("MASTER_PORT", port.c_str(), 1);
+    ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
     if (rank == 2) {
       return;
     }

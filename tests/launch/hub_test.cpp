@@ -1,0 +1,101 @@
+#include "lockstep/launch/hub.h"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <set>
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class HubTest : public ::testing::Test {
+ protected:
+  HubTest() {
+    Listener listener = listen_on({"127.0.0.1", 0});
+    port_ = listener.port;
+    HubHooks hooks;
+    hooks.on_message = [this](PeerId peer, const Message& message) {
+      if (std::holds_alternative<Join>(message)) {
+        members_.insert(peer);
+      }
+    };
+    hooks.on_lost = [this](PeerId, const std::string& why) { lost_.push_back(why); };
+    hooks.is_member = [this](PeerId peer) { return members_.contains(peer); };
+    hooks.note = [this](const std::string& line) { notes_.push_back(line); };
+    hub_ = std::make_unique<Hub>(loop_, std::move(listener), std::move(hooks));
+  }
+
+  UniqueFd connect() const {
+    return connect_to({"127.0.0.1", port_}, Deadline::in(std::chrono::seconds(5)));
+  }
+
+  template <class Condition>
+  void run_until(Condition condition) {
+    const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+    while (!condition() && !deadline.passed()) {
+      loop_.run_once(Deadline::in(std::chrono::milliseconds(10)));
+      hub_->on_time();
+    }
+    EXPECT_TRUE(condition());
+  }
+
+  EventLoop loop_;
+  int port_ = 0;
+  std::unique_ptr<Hub> hub_;
+  std::set<PeerId> members_;
+  std::vector<std::string> lost_;
+  std::vector<std::string> notes_;
+};
+
+TEST_F(HubTest, AMemberThatLeavesIsLost) {
+  {
+    Channel channel(connect());
+    channel.send(Join{});
+    run_until([&] { return !members_.empty(); });
+  }
+  run_until([&] { return !lost_.empty(); });
+  EXPECT_THAT(lost_, ElementsAre(HasSubstr("closed the connection")));
+}
+
+TEST_F(HubTest, MessagesReachTheMember) {
+  Channel channel(connect());
+  channel.send(Join{});
+  run_until([&] { return !members_.empty(); });
+  hub_->send(*members_.begin(), End{3, ""});
+  hub_->send(999, End{4, ""});
+  std::vector<Message> received;
+  run_until([&] {
+    auto more = channel.receive();
+    received.insert(received.end(), more.begin(), more.end());
+    return !received.empty();
+  });
+  EXPECT_EQ(std::get<End>(received.front()).exit_code, 3);
+}
+
+TEST_F(HubTest, GarbageIsDroppedAloneAndNotedOnce) {
+  Channel member(connect());
+  member.send(Join{});
+  run_until([&] { return !members_.empty(); });
+  for (int i = 0; i < 9; ++i) {
+    const UniqueFd stranger = connect();
+    write_all(stranger.get(), "garbage that is no greeting");
+    char byte = 0;
+    run_until(
+        [&] { return ::recv(stranger.get(), &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN; });
+  }
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("not a lockstep launcher")));
+  EXPECT_THAT(lost_, SizeIs(0));
+}
+
+TEST_F(HubTest, SilentStrangersAreDroppedAfterAWhile) {
+  const UniqueFd stranger = connect();
+  run_until([&] { return !notes_.empty(); });
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("did not introduce itself within 2 s")));
+}
+
+}  // namespace
+}  // namespace lockstep::launch

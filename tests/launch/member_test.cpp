@@ -1,0 +1,124 @@
+#include "lockstep/launch/member.h"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include "job.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+class MemberTest : public ::testing::Test {
+ protected:
+  MemberTest() {
+    listener_ = listen_on({"127.0.0.1", 0});
+    context_.options.nodes.count = 2;
+    context_.options.nodes.rank = 1;
+    context_.options.nodes.endpoint = {"127.0.0.1", listener_.port};
+    context_.options.nodes.join_timeout = std::chrono::seconds(5);
+  }
+  ~MemberTest() override { signals_.restore_in_child(); }
+
+  // Connects the member and returns the leader's end, past the introduction.
+  Channel lead(Member& member) {
+    member.on_time();
+    Channel leader(UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)));
+    std::vector<Message> received;
+    while (received.empty()) {
+      received = leader.receive();
+    }
+    EXPECT_EQ(std::get<Join>(received[0]).node_rank, 1);
+    return leader;
+  }
+
+  std::vector<Message> commands(Member& member) {
+    std::vector<Message> found;
+    const Deadline deadline = Deadline::in(std::chrono::seconds(5));
+    while (found.empty() && !deadline.passed()) {
+      loop_.run_once(Deadline::in(std::chrono::milliseconds(5)));
+      member.on_time();
+      found = member.take_commands();
+    }
+    return found;
+  }
+
+  Start start() const {
+    Start start = start_command();
+    start.plan.nodes = {{"hosta", 1, ""}, {"testhost", 1, ""}};
+    start.node_rank = 1;
+    return start;
+  }
+
+  TestFolder folder_;
+  Signals signals_{{SIGTERM}};
+  Context context_ = shell_context(folder_, signals_, "");
+  EventLoop loop_;
+  Listener listener_;
+};
+
+TEST_F(MemberTest, ObeysAndReports) {
+  Member member(context_, loop_);
+  Channel leader = lead(member);
+  leader.send(start());
+  EXPECT_TRUE(std::holds_alternative<Start>(commands(member).at(0)));
+  member.report(Done{0});
+  std::vector<Message> received;
+  while (received.empty()) {
+    received = leader.receive();
+  }
+  EXPECT_TRUE(std::holds_alternative<Done>(received[0]));
+  leader.send(End{3, "text"});
+  EXPECT_EQ(std::get<End>(commands(member).at(0)).exit_code, 3);
+}
+
+TEST_F(MemberTest, ALostLeaderIsNamedAfterTheWorkersHaveStopped) {
+  Member member(context_, loop_);
+  {
+    Channel leader = lead(member);
+    leader.send(start());
+    commands(member);
+  }
+  const auto stop = commands(member);
+  ASSERT_THAT(stop, SizeIs(1));
+  EXPECT_EQ(std::get<Stop>(stop[0]).signal, SIGTERM);
+  member.report(Stopped{0, {}});
+  const End end = std::get<End>(member.take_commands().at(0));
+  EXPECT_EQ(end.exit_code, 1);
+  EXPECT_THAT(end.text, HasSubstr("node 0 'hosta' is lost: its launcher closed the connection"));
+}
+
+TEST_F(MemberTest, ARefusalIsPassedOn) {
+  Member member(context_, loop_);
+  Channel leader = lead(member);
+  leader.send(Refused{"because"});
+  EXPECT_THAT(std::get<End>(commands(member).at(0)).text, HasSubstr("because"));
+}
+
+TEST_F(MemberTest, AnotherProgramAtTheEndpointIsNoLeader) {
+  Member member(context_, loop_);
+  member.on_time();
+  const UniqueFd other(::accept(listener_.fd.get(), nullptr, nullptr));
+  write_all(other.get(), "220 ready\r\n");
+  EXPECT_THAT(std::get<End>(commands(member).at(0)).text, HasSubstr("is no launcher of this job"));
+}
+
+TEST_F(MemberTest, ALeaderThatNeverComesIsNamed) {
+  context_.options.nodes.join_timeout = std::chrono::milliseconds(1);
+  listener_ = {};
+  Member member(context_, loop_);
+  const End end = std::get<End>(commands(member).at(0));
+  EXPECT_THAT(end.text, HasSubstr(to_text(context_.options.nodes.endpoint)));
+  EXPECT_THAT(end.text, HasSubstr("did not come"));
+}
+
+TEST_F(MemberTest, AnInterruptBeforeTheJobStartsEndsIt) {
+  Member member(context_, loop_);
+  member.report(Interrupted{SIGINT});
+  EXPECT_EQ(std::get<End>(member.take_commands().at(0)).exit_code, 130);
+}
+
+}  // namespace
+}  // namespace lockstep::launch

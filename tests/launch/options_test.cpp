@@ -1,0 +1,122 @@
+#include "lockstep/launch/options.h"
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr Machine kFourGpus{.cores = 8, .gpus = 4, .visible_gpus = 4};
+
+RunOptions parse(std::vector<std::string> arguments, const Machine& machine = {.cores = 8},
+                 std::map<std::string, std::string, std::less<>> variables = {}) {
+  arguments.emplace_back("prog");
+  return parse_run_options(arguments, Environment(std::move(variables)), machine);
+}
+
+void expect_error(const std::vector<std::string>& arguments, const std::string& text) {
+  EXPECT_THAT([&] { parse(arguments); }, ThrowsMessage<UsageError>(HasSubstr(text)));
+}
+
+TEST(RunOptions, DefaultsAreOneWorkerOnLoopback) {
+  const auto options = parse({});
+  EXPECT_EQ(options.workers, 1);
+  EXPECT_EQ(options.nodes.count, 1);
+  EXPECT_EQ(options.nodes.endpoint.host, "127.0.0.1");
+  EXPECT_EQ(options.nodes.endpoint.port, 0);
+  EXPECT_EQ(options.nodes.name, host_name());
+  EXPECT_EQ(options.run_id.size(), 36U);
+  EXPECT_NE(options.run_id, parse({}).run_id);
+  EXPECT_EQ(options.shutdown_timeout, std::chrono::seconds(30));
+  EXPECT_THAT(options.signals, ElementsAre(SIGTERM, SIGINT, SIGHUP, SIGQUIT));
+}
+
+TEST(RunOptions, OneNodeStaysOnLoopbackWhateverTheAddress) {
+  const auto options = parse({"--master-addr", "10.0.0.1", "--master-port", "1234"});
+  EXPECT_EQ(to_text(options.nodes.endpoint), "127.0.0.1:1234");
+  EXPECT_EQ(options.run_id, "none");
+  EXPECT_EQ(parse({"--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0"}).nodes.endpoint.port, 0);
+  EXPECT_EQ(parse({"--rdzv-backend=c10d", "--rdzv-endpoint=h:77"}).nodes.endpoint.port, 77);
+}
+
+TEST(RunOptions, SeveralNodesWithAStaticMaster) {
+  const auto options = parse({"--nnodes", "2:2", "--node_rank", "1", "--master_addr", "10.0.0.1"});
+  EXPECT_EQ(options.nodes.count, 2);
+  EXPECT_EQ(options.nodes.rank, 1);
+  EXPECT_EQ(to_text(options.nodes.endpoint), "10.0.0.1:29500");
+  EXPECT_FALSE(options.nodes.first_to_listen_leads);
+  EXPECT_EQ(to_text(parse({"--nnodes=2", "--master-addr=[::1]"}).nodes.endpoint), "[::1]:29500");
+  EXPECT_EQ(to_text(parse({"--nnodes=2", "--master-addr=fe::1"}).nodes.endpoint), "[fe::1]:29500");
+}
+
+TEST(RunOptions, SeveralNodesWithC10d) {
+  const auto options = parse({"--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", "a"});
+  EXPECT_EQ(to_text(options.nodes.endpoint), "a:29400");
+  EXPECT_FALSE(options.nodes.rank.has_value());
+  EXPECT_TRUE(options.nodes.first_to_listen_leads);
+  expect_error({"--nnodes=2", "--rdzv-backend=c10d"}, "needs --rdzv-endpoint");
+  expect_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=a:0"}, "port 0");
+}
+
+TEST(RunOptions, TutorialAliases) {
+  const auto options = parse({"--nodes", "4", "--gpus", "2", "--nr", "3"});
+  EXPECT_EQ(options.nodes.count, 4);
+  EXPECT_EQ(options.workers, 2);
+  EXPECT_EQ(options.nodes.rank, 3);
+}
+
+TEST(RunOptions, GpuIdsGiveTheWorkerCount) {
+  const auto options = parse({"--gpu-ids", "1,3,0"}, kFourGpus);
+  EXPECT_THAT(options.gpu_ids, ElementsAre(1, 3, 0));
+  EXPECT_EQ(options.workers, 3);
+  EXPECT_EQ(parse({"--gpu-idx=1,3", "--nproc-per-node=5"}, kFourGpus).workers, 5);
+}
+
+TEST(RunOptions, ShutdownTimeoutFromFlagThenVariable) {
+  EXPECT_EQ(parse({}, {}, {{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "7"}}).shutdown_timeout,
+            std::chrono::seconds(7));
+  EXPECT_EQ(parse({"--shutdown-timeout=0.5"}).shutdown_timeout, std::chrono::milliseconds(500));
+}
+
+TEST(RunOptions, PrefixTemplateFromFlagThenVariable) {
+  const std::map<std::string, std::string, std::less<>> variable{
+      {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "v"}};
+  EXPECT_EQ(parse({}, {}, variable).logs.prefix_template, "v");
+  EXPECT_EQ(parse({"--log-line-prefix-template=f"}, {}, variable).logs.prefix_template, "f");
+}
+
+TEST(RunOptions, WrongValuesNameTheFlag) {
+  expect_error({"--nnodes", "1:2"}, "not yet");
+  expect_error({"--nnodes", "0"}, "--nnodes is '0'");
+  expect_error({"--nnodes", "2:1"}, "--nnodes is '2:1'");
+  expect_error({"--nnodes", "x"}, "--nnodes is 'x'");
+  expect_error({"--node-rank", "1"}, "--node-rank is '1'");
+  expect_error({"--nnodes=2", "--node-rank", "-1"}, "--node-rank is '-1'");
+  expect_error({"--nnodes=2", "--standalone"}, "--standalone");
+  expect_error({"--rdzv-backend", "etcd-v2"}, "etcd-v2");
+  expect_error({"--max-restarts", "-1"}, "--max-restarts is '-1'");
+  expect_error({"--monitor-interval", "soon"}, "--monitor-interval is 'soon'");
+  expect_error({"--shutdown-timeout", "nan"}, "--shutdown-timeout is 'nan'");
+  expect_error({"--signals-to-handle", "SIGKILL"}, "'SIGKILL' is no signal");
+  expect_error({"--local-ranks-filter", "0,x"}, "--local-ranks-filter is '0,x'");
+  expect_error({"--redirects", "0:9"}, "--redirects is '0:9'");
+  expect_error({"--rdzv-endpoint", "a:b"}, "--rdzv-endpoint is 'a:b'");
+}
+
+TEST(RunOptions, NoProgramIsAnError) {
+  EXPECT_THAT([] { parse_run_options({"--standalone"}, {}, {}); },
+              ThrowsMessage<UsageError>(HasSubstr("no program given")));
+}
+
+TEST(RunOptions, HelpNeedsNothingElse) { EXPECT_TRUE(parse_run_options({"--help"}, {}, {}).help); }
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,101 @@
+#include "lockstep/launch/spawn.h"
+
+#include <gtest/gtest.h>
+
+#include "job.h"
+
+namespace lockstep::launch {
+namespace {
+
+int wait_for(pid_t pid) {
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// Runs /bin/sh -c `script` and returns what it wrote to stdout and stderr.
+std::string output_of(const std::string& script, const Environment& environment = {}) {
+  const TestFolder folder;
+  const UniqueFd file = create_log_file(folder.path("out"));
+  const Signals signals({SIGTERM});
+  ChildSpec spec;
+  spec.path = "/bin/sh";
+  spec.arguments = {"sh", "-c", script};
+  spec.environment = environment;
+  spec.stdout_fd = spec.stderr_fd = file.get();
+  wait_for(start_child(spec, signals));
+  return folder.read("out");
+}
+
+TEST(StartChild, PassesArgumentsAndEnvironmentUntouched) {
+  EXPECT_EQ(output_of("echo \"$ODD\"", Environment({{"ODD", "a  b\n$c"}})), "a  b\n$c\n");
+}
+
+TEST(StartChild, LeadsASessionOfItsOwn) {
+  EXPECT_EQ(output_of("read -r pid name state ppid group session rest < /proc/self/stat\n"
+                      "[ $$ = $group ] && [ $$ = $session ] && echo leads"),
+            "leads\n");
+}
+
+TEST(StartChild, KeepsTheDescriptorThatItIsGiven) {
+  const TestFolder folder;
+  const UniqueFd kept = create_log_file(folder.path("kept"));
+  const Signals signals({});
+  ChildSpec spec;
+  spec.path = "/bin/sh";
+  spec.arguments = {"sh", "-c", "echo x >&" + std::to_string(kept.get())};
+  spec.kept_fd = kept.get();
+  EXPECT_EQ(wait_for(start_child(spec, signals)), 0);
+  EXPECT_EQ(folder.read("kept"), "x\n");
+}
+
+TEST(StartChild, SaysWhyAProgramCannotBeExecuted) {
+  const TestFolder folder;
+  const UniqueFd file = create_log_file(folder.path("out"));
+  const Signals signals({});
+  ChildSpec spec;
+  spec.path = folder.path();
+  spec.arguments = {"x"};
+  spec.stderr_fd = file.get();
+  EXPECT_EQ(wait_for(start_child(spec, signals)), 126);
+  EXPECT_EQ(folder.read("out"),
+            "lockstep run: cannot execute '" + folder.path() + "': Permission denied\n");
+}
+
+TEST(StartChild, DiesWithItsParent) {
+  const TestFolder folder;
+  EXPECT_EQ(exit_code_of([&] {
+              const Signals signals({});
+              ChildSpec spec;
+              spec.path = "/bin/sh";
+              spec.arguments = {"sh", "-c", "echo $$ > " + folder.path("pid") + "; sleep 100"};
+              start_child(spec, signals);
+              while (folder.read("pid").empty()) {
+                ::usleep(1000);
+              }
+              return 0;
+            }),
+            0);
+  const pid_t pid = std::stoi(folder.read("pid"));
+  const Deadline deadline = Deadline::in(std::chrono::seconds(5));
+  while (::kill(pid, 0) == 0 && !deadline.passed() &&
+         std::filesystem::exists("/proc/" + std::to_string(pid) + "/exe")) {
+    ::usleep(1000);
+  }
+  EXPECT_FALSE(deadline.passed());
+}
+
+TEST(SignalChild, ReachesItEvenBeforeItHasAGroup) {
+  for (int i = 0; i < 50; ++i) {
+    const Signals signals({});
+    ChildSpec spec;
+    spec.path = "/bin/sleep";
+    spec.arguments = {"sleep", "100"};
+    const pid_t child = start_child(spec, signals);
+    signal_child(child, SIGTERM);
+    EXPECT_EQ(wait_for(child), 128 + SIGTERM);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,36 @@
+#include "lockstep/launch/supervisor.h"
+
+#include <gtest/gtest.h>
+
+#include "job.h"
+
+namespace lockstep::launch {
+namespace {
+
+int run(const std::string& script) {
+  const TestFolder folder;
+  return exit_code_of([&] {
+    const Signals signals({SIGTERM});
+    Context context = shell_context(folder, signals, script);
+    context.folder = {folder.path("run"), true};
+    std::filesystem::create_directory(context.folder.path);
+    const int code = supervise(context);
+    return std::filesystem::exists(context.folder.path) ? 99 : code;
+  });
+}
+
+TEST(Supervise, ReturnsTheExitCodeAndRemovesTheFolder) {
+  EXPECT_EQ(run("true"), 0);
+  EXPECT_EQ(run("exit 3"), 3);
+}
+
+TEST(Supervise, SurvivesTheDeathOfTheAgent) {
+  EXPECT_EQ(run("kill -9 $PPID; sleep 100"), 128 + SIGKILL);
+}
+
+TEST(Supervise, PassesSignalsOn) {
+  EXPECT_EQ(run("kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat); sleep 100"), 128 + SIGTERM);
+}
+
+}  // namespace
+}  // namespace lockstep::launch
