@@ -97,15 +97,18 @@ void Group::State::close() {
     }
   }
   backends.clear();
+  leave(unwinding ? 0 : size);
+}
+
+void Group::State::leave(int company) const {
   if (!is_world() || job->backends.empty() || job->member.world_size == 1 ||
       job->member.launcher_serves_store) {
     return;
   }
-  // The store lives in one of the ranks: it leaves last, so that none loses it.
   try {
     auto left = store->add("left", 1);
     const auto deadline = Deadline::in(kGoodbye);
-    while (job->hosts_store && !unwinding && left < size && !deadline.passed()) {
+    while (job->hosts_store && left < company && !deadline.passed()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       left = store->add("left", 0);
     }

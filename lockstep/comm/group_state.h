@@ -37,6 +37,9 @@ struct Group::State {
   // Connects this rank to the others; throws what the backends throw.
   void connect();
   void close();
+  // Where the store lives in one of the ranks, that rank leaves last, so that none loses it:
+  // it waits, for some seconds, until `company` ranks are on their way out.
+  void leave(int company) const;
 
   [[nodiscard]] bool is_world() const { return name == "0"; }
   // "rank 1 of 4", and the group's name where it is not the world.

@@ -34,6 +34,7 @@ void connect_or_explain(Group::State& state, const char* operation) {
       missing = ranks_not_joined(state);
     } catch (const std::exception&) {  // The store is gone as well; the first error stands.
     }
+    state.leave(state.size - static_cast<int>(missing.size()));  // The others want to know as well.
     if (missing.empty()) {
       throw;
     }

@@ -46,6 +46,15 @@ std::optional<int> Signals::next() const {
 
 void Signals::restore_in_child() const {
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  // A script that runs us in the background, or a service that ignores SIGTERM, must not take
+  // from the workers the very signals by which we end them. SIGHUP under nohup is not watched.
+  struct sigaction standard{};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < SIGRTMIN; ++signal) {
+    if (signal == SIGTERM || ::sigismember(&watched_, signal) == 1) {
+      ::sigaction(signal, &standard, nullptr);
+    }
+  }
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 

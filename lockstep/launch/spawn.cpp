@@ -78,12 +78,20 @@ pid_t start_child(const ChildSpec& spec, const Signals& signals) {
   prepared.envp = pointers(prepared.environment);
   prepared.failure = "lockstep run: cannot execute '" + spec.path + "': ";
   const pid_t parent = ::getpid();
+  // A signal that comes before the child has its own dispositions waits until it has them.
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_BLOCK, &all, &before);
   const pid_t child = ::fork();
-  if (child < 0) {
-    throw_errno("starting '" + spec.path + "'");
-  }
+  const int error = errno;
   if (child == 0) {
     run_child(spec, prepared, signals, parent);
+  }
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (child < 0) {
+    errno = error;
+    throw_errno("starting '" + spec.path + "'");
   }
   return child;
 }

@@ -97,5 +97,17 @@ TEST(SignalChild, ReachesItEvenBeforeItHasAGroup) {
   }
 }
 
+TEST(SignalChild, EndsItEvenWhereWeWereStartedWithSigtermIgnored) {
+  std::signal(SIGTERM, SIG_IGN);
+  const Signals signals({});
+  ChildSpec spec;
+  spec.path = "/bin/sleep";
+  spec.arguments = {"sleep", "100"};
+  const pid_t child = start_child(spec, signals);
+  signal_child(child, SIGTERM);
+  EXPECT_EQ(wait_for(child), 128 + SIGTERM);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
 }  // namespace
 }  // namespace lockstep::launch
