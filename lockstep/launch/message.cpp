@@ -126,7 +126,7 @@ struct Writer {
     for (std::size_t i = 0; i < std::min(m.failures.size(), kMostFailures); ++i) {
       Failure failure = m.failures[i];
       if (i > 0) {  // The report tells the whole story of one failure per node at most.
-        failure.message = failure.traceback = failure.stderr_tail = "";
+        failure.message = failure.traceback = failure.stderr_tail = failure.log_path = {};
       }
       failures.push_back(write_failure(failure));
     }

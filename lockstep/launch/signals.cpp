@@ -44,18 +44,25 @@ std::optional<int> Signals::next() const {
   return static_cast<int>(info.ssi_signo);
 }
 
+Signals::~Signals() {
+  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+}
+
 void Signals::restore_in_child() const {
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
-  // A script that runs us in the background, or a service that ignores SIGTERM, must not take
-  // from the workers the very signals by which we end them. SIGHUP under nohup is not watched.
+  // A script that runs us in the background, or a service that ignores or blocks SIGTERM, must not
+  // take from the workers the very signals by which we end them. SIGHUP under nohup is not watched.
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
+  sigset_t mask = before_;
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
     if (signal == SIGTERM || ::sigismember(&watched_, signal) == 1) {
       ::sigaction(signal, &standard, nullptr);
+      ::sigdelset(&mask, signal);
     }
   }
-  ::sigprocmask(SIG_SETMASK, &before_, nullptr);
+  ::sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 
 }  // namespace lockstep::launch

@@ -58,7 +58,7 @@ TEST_F(HubTest, AMemberThatLeavesIsLost) {
     run_until([&] { return !members_.empty(); });
   }
   run_until([&] { return !lost_.empty(); });
-  EXPECT_THAT(lost_, ElementsAre(HasSubstr("closed the connection")));
+  EXPECT_THAT(lost_, SizeIs(1));
 }
 
 TEST_F(HubTest, MessagesReachTheMember) {

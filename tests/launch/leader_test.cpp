@@ -12,8 +12,6 @@ using ::testing::SizeIs;
 
 class LeaderTest : public ::testing::Test {
  protected:
-  ~LeaderTest() override { signals_.restore_in_child(); }
-
   TestFolder folder_;
   TestConsoles consoles_{folder_};
   Signals signals_{{SIGTERM}};

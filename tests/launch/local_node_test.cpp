@@ -36,7 +36,6 @@ class LocalNodeTest : public ::testing::Test {
       node_->on_exits(exits);
       node_->on_time();
     }
-    signals_.restore_in_child();
     return std::get<T>(reports_.back());
   }
 

@@ -20,7 +20,6 @@ class MemberTest : public ::testing::Test {
     context_.options.nodes.endpoint = {"127.0.0.1", listener_.port};
     context_.options.nodes.join_timeout = std::chrono::seconds(5);
   }
-  ~MemberTest() override { signals_.restore_in_child(); }
 
   // Connects the member and returns the leader's end, past the introduction.
   Channel lead(Member& member) {

@@ -84,10 +84,10 @@ TEST(Message, SmallOnesSurviveTheTrip) {
 
 TEST(Message, IsNeverTooLongForAFrame) {
   Failure huge = full_failure();
-  huge.message = huge.traceback = huge.stderr_tail = std::string(1 << 20, '\xff');
-  huge.log_path = std::string(1 << 20, '"');
-  huge.host = std::string(1 << 20, 'h');
-  const Stopped stopped{0, std::vector<Failure>(1000, huge)};
+  huge.message = huge.traceback = huge.stderr_tail = std::string(10000, '\xff');
+  huge.log_path = std::string(10000, '"');
+  huge.host = std::string(10000, 'h');
+  const Stopped stopped{0, std::vector<Failure>(100, huge)};
   EXPECT_LE(encode(stopped).size(), kMostMessageBytes);
   EXPECT_THAT(round_trip(stopped).failures, SizeIs(16));
   EXPECT_LE(encode(End{1, std::string(1 << 20, 'x')}).size(), kMostMessageBytes);

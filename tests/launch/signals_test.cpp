@@ -55,5 +55,30 @@ TEST(Signals, ChildrenGetThemBack) {
             128 + SIGPIPE);
 }
 
+TEST(Signals, AreAsBeforeWhenTheObjectIsGone) {
+  EXPECT_EQ(exit_code_of([] {
+              {
+                const Signals signals({SIGTERM});
+              }
+              ::raise(SIGTERM);
+              return 0;
+            }),
+            128 + SIGTERM);
+}
+
+TEST(Signals, ChildrenCanBeEndedEvenIfWeWereStartedWithSigtermBlocked) {
+  EXPECT_EQ(exit_code_of([] {
+              sigset_t blocked;
+              ::sigemptyset(&blocked);
+              ::sigaddset(&blocked, SIGTERM);
+              ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
+              const Signals signals({});
+              signals.restore_in_child();
+              ::raise(SIGTERM);
+              return 0;
+            }),
+            128 + SIGTERM);
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -17,8 +17,6 @@ const Endpoint kAnyPort{"127.0.0.1", 0};
 
 class StoreProcessTest : public ::testing::Test {
  protected:
-  ~StoreProcessTest() override { signals_.restore_in_child(); }
-
   // A program that notes its arguments and then waits.
   void install_store() {
     context_.store_program =

@@ -32,7 +32,6 @@ class WorkerGroupTest : public ::testing::Test {
       group_->on_exits(exits);
     }
     group_->drain(Deadline::in(std::chrono::seconds(1)));
-    signals_.restore_in_child();
   }
 
   TestFolder folder_;

@@ -116,7 +116,7 @@ def test_a_python_and_a_cpp_rank_form_one_group():
            "LOCAL_WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
     for python_rank in (0, 1):
         python = start([sys.executable, PYTHON_RANK], RANK=str(python_rank), LOCAL_RANK=str(python_rank), **job)
-        cpp = start([os.path.join(BIN, "python_peer")], RANK=str(1 - python_rank), LOCAL_RANK=str(1 - python_rank), **job)
+        cpp = start([os.path.join(BIN, "comm_program"), "python"], RANK=str(1 - python_rank), LOCAL_RANK=str(1 - python_rank), **job)
         lines = finish(python, cpp)
         assert lines[python_rank] == f"rank {python_rank} of 2: the sum is 3"
         assert lines[1 - python_rank].endswith("the sum is 3")
@@ -124,7 +124,7 @@ def test_a_python_and_a_cpp_rank_form_one_group():
 
 @pytest.mark.parametrize("way", ["return", "exit", "quick_exit", "global", "static", "leak", "pending", "pending_exit"])
 def test_leaving_main_without_tearing_down_is_clean(way):
-    program = os.path.join(BIN, "leaving_main")
+    program = os.path.join(BIN, "comm_program")
     assert finish(start([LOCKSTEP, "run", "--nproc-per-node", "2", program, way])) == []
     assert finish(start([program, way])) == []
     job = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2"}

@@ -1,4 +1,8 @@
-// Leaves main in the way that its argument names, with the process group still alive.
+// Ranks for tests/system/test_meeting.py.
+//
+//   comm_program WAY      leaves main in that way, with the process group still alive
+//   comm_program python   does what tests/system/programs/all_reduce.py does, in the same group
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
 #include <cstdio>
@@ -36,9 +40,18 @@ void leave(const char* way) {
   }
 }
 
+void accompany_python() {
+  auto world = lockstep::init_process_group();
+  auto tensor = at::full({4}, static_cast<float>(world.rank() + 1));
+  world.all_reduce(tensor).wait();
+  std::printf("rank %d of %d: the sum is %g\n", world.rank(), world.size(), tensor[0].item<float>());
+  world.barrier();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  leave(argc > 1 ? argv[1] : "return");
+  const char* what = argc > 1 ? argv[1] : "return";
+  std::strcmp(what, "python") == 0 ? accompany_python() : leave(what);
   return 0;
 }
