@@ -14,7 +14,8 @@
 
 int main() try {
   auto world = lockstep::init_process_group();
-  torch::nn::Sequential model(torch::nn::Linear(10, 10), torch::nn::ReLU(), torch::nn::Linear(10, 5));
+  torch::nn::Sequential model(torch::nn::Linear(10, 10), torch::nn::ReLU(),
+                              torch::nn::Linear(10, 5));
   for (auto& parameter : model->parameters()) {
     world.broadcast(parameter.detach()).wait();  // All ranks start from rank 0's weights.
   }

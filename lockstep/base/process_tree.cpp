@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -62,12 +63,17 @@ std::multimap<pid_t, pid_t> living_children() {
 }
 
 // Leaves the exit status of `spared`, and of what ends after it, to its own waiter.
-void reap_all_but(pid_t spared) {
-  siginfo_t ended{};
-  while (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 &&
-         ended.si_pid != 0 && ended.si_pid != spared) {
+// False if no child is left at all, living or dead: then there is no descendant either.
+bool reap_all_but(pid_t spared) {
+  for (;;) {
+    siginfo_t ended{};
+    if (::waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT | __WALL) != 0) {
+      return errno != ECHILD;
+    }
+    if (ended.si_pid == 0 || ended.si_pid == spared) {
+      return true;
+    }
     ::waitpid(ended.si_pid, nullptr, __WALL);
-    ended = {};
   }
 }
 
@@ -97,13 +103,12 @@ std::vector<pid_t> descendants_of(pid_t root) {
 
 bool kill_descendants(Deadline deadline, pid_t spared) {
   // One look at /proc can miss a process that was forked during it; the next look finds it.
-  for (int quiet_looks = 0; quiet_looks < 2;) {
+  for (int quiet_looks = 0; quiet_looks < 2 && reap_all_but(spared);) {
     auto victims = descendants_of(::getpid());
     std::erase(victims, spared);
     for (const pid_t pid : victims) {
       ::kill(pid, SIGKILL);
     }
-    reap_all_but(spared);
     if (victims.empty()) {
       ++quiet_looks;
       continue;

@@ -32,7 +32,8 @@ fs::path beside_this_program() { return fs::read_symlink("/proc/self/exe").paren
 
 // In the build tree, or where `cmake --install` put it.
 fs::path peer_program(const std::string& name) {
-  const fs::path installed = beside_this_program().parent_path() / "share/lockstep/benchmarks/peers";
+  const fs::path installed =
+      beside_this_program().parent_path() / "share/lockstep/benchmarks/peers";
   for (const fs::path& folder : {installed, fs::path(LOCKSTEP_PEERS)}) {
     if (fs::exists(folder / name)) {
       return folder / name;
@@ -83,17 +84,23 @@ void startup(const StartupOptions& options) {
   const std::string toy = beside_this_program() / "examples/toy_step";
   const std::string ranks = std::to_string(options.ranks);
   const std::vector<std::string> ours{lockstep, "run", "--nproc-per-node", ranks};
-  const std::vector<std::string> torchrun{options.python, "-m", "torch.distributed.run",
-                                          "--standalone", "--nproc-per-node", ranks};
+  const std::vector<std::string> torchrun{
+      options.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks};
   const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
     command.insert(command.end(), more.begin(), more.end());
     return command;
   };
   std::vector<Row> rows;
-  rows.push_back({"/bin/true", with(ours, {"/bin/true"}),
-                  with(torchrun, {"--no-python", "/bin/true"}), {}, {}});
-  rows.push_back({"one step of the toy model", with(ours, {toy}),
-                  with(torchrun, {peer_program("toy.py")}), {}, {}});
+  rows.push_back({"/bin/true",
+                  with(ours, {"/bin/true"}),
+                  with(torchrun, {"--no-python", "/bin/true"}),
+                  {},
+                  {}});
+  rows.push_back({"one step of the toy model",
+                  with(ours, {toy}),
+                  with(torchrun, {peer_program("toy.py")}),
+                  {},
+                  {}});
   measure(rows, options.runs);
   options.json ? print_json(rows, options) : print_table(rows, options);
 }
@@ -105,8 +112,12 @@ int main_of(int argc, char** argv) {
   StartupOptions options;
   options.python = LOCKSTEP_BENCH_PYTHON;
   auto* command = app.add_subcommand("startup", "how long a job takes to start, beside torchrun");
-  command->add_option("--runs", options.runs, "runs of each side")->check(CLI::Range(1, 1000))->capture_default_str();
-  command->add_option("--ranks", options.ranks, "ranks of each job")->check(CLI::Range(1, 64))->capture_default_str();
+  command->add_option("--runs", options.runs, "runs of each side")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--ranks", options.ranks, "ranks of each job")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
   command->add_option("--python", options.python, "a Python that has torch")->capture_default_str();
   command->add_flag("--json", options.json, "one JSON object per row");
   try {

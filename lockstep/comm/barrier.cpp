@@ -61,8 +61,8 @@ void Group::barrier(const CollectiveOptions& options) const {
     throw UsageError(what + ": the timeout is " + std::to_string(timeout.count()) +
                      " ms, expected more than 0");
   }
-  const auto waits_in = state_->backends.contains(at::kCPU) ? backend(at::kCPU)
-                                                            : backend(at::kCUDA);
+  const auto waits_in =
+      state_->backends.contains(at::kCPU) ? backend(at::kCPU) : backend(at::kCUDA);
   try {
     comm::as_peer_error(what, [&] {
       state_->store->set(arrival_key(rank()), to_bytes(std::to_string(number)));

@@ -35,16 +35,17 @@ void Group::Call::require_rank(int rank, const char* role) const {
 void Group::Call::require_one_per_rank(const std::vector<at::Tensor>& tensors, const char* role,
                                        const at::Tensor& like) const {
   if (tensors.size() != static_cast<std::size_t>(group.size())) {
-    reject("there are " + std::to_string(tensors.size()) + " " + role + ", expected one per rank: " +
-           std::to_string(group.size()));
+    reject("there are " + std::to_string(tensors.size()) + " " + role +
+           ", expected one per rank: " + std::to_string(group.size()));
   }
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const at::Tensor& tensor = tensors[i];
     if (!tensor.defined() || tensor.scalar_type() != like.scalar_type() ||
         tensor.device() != like.device()) {
-      const std::string found = tensor.defined() ? std::string(c10::toString(tensor.scalar_type())) +
-                                                       " on " + tensor.device().str()
-                                                 : "undefined";
+      const std::string found =
+          tensor.defined()
+              ? std::string(c10::toString(tensor.scalar_type())) + " on " + tensor.device().str()
+              : "undefined";
       reject(std::string(role) + "[" + std::to_string(i) + "] is " + found + ", expected " +
              c10::toString(like.scalar_type()) + " on " + like.device().str());
     }

@@ -16,7 +16,8 @@ struct Group::Call {
 
   // Throws UsageError unless `rank` is one of the group's; `role` is its name in the call.
   void require_rank(int rank, const char* role) const;
-  // Throws UsageError unless there is one defined tensor per rank, all of `like`'s dtype and device.
+  // Throws UsageError unless there is one defined tensor per rank, all of `like`'s dtype and
+  // device.
   void require_one_per_rank(const std::vector<at::Tensor>& tensors, const char* role,
                             const at::Tensor& like) const;
   [[noreturn]] void reject(const std::string& why) const;

@@ -85,7 +85,8 @@ struct Plan {
 };
 
 // Gloo reduces no 16-bit integers and averages only floating-point tensors of all_reduce.
-Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op, bool composed_average) {
+Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op,
+                    bool composed_average) {
   const int divisor = op == ReduceOp::kAvg && composed_average ? group.size() : 1;
   const bool widen = tensor.scalar_type() == at::kShort;
   Plan plan{without_gaps(widen ? tensor.to(at::kInt) : tensor),
@@ -212,7 +213,8 @@ Work Group::gather(const std::vector<at::Tensor>& outputs, const at::Tensor& inp
     call.require_one_per_rank(outputs, "outputs", input);
     lists.push_back(without_gaps(outputs));
   } else if (!outputs.empty()) {
-    call.reject("there are outputs, but only the root (rank " + std::to_string(root) + ") gives any");
+    call.reject("there are outputs, but only the root (rank " + std::to_string(root) +
+                ") gives any");
   }
   c10d::GatherOptions settings;
   settings.rootRank = root;
@@ -231,7 +233,8 @@ Work Group::scatter(const at::Tensor& output, const std::vector<at::Tensor>& inp
     call.require_one_per_rank(inputs, "inputs", output);
     lists.push_back(without_gaps(inputs));
   } else if (!inputs.empty()) {
-    call.reject("there are inputs, but only the root (rank " + std::to_string(root) + ") gives any");
+    call.reject("there are inputs, but only the root (rank " + std::to_string(root) +
+                ") gives any");
   }
   c10d::ScatterOptions settings;
   settings.rootRank = root;
@@ -274,9 +277,9 @@ Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
   at::Tensor sent = flattened(inputs);
   auto sent_counts = element_counts(inputs);
   auto received_counts = element_counts(outputs);
-  at::Tensor received = at::empty(
-      {std::accumulate(received_counts.begin(), received_counts.end(), std::int64_t{0})},
-      sent.options());
+  at::Tensor received =
+      at::empty({std::accumulate(received_counts.begin(), received_counts.end(), std::int64_t{0})},
+                sent.options());
   c10d::AllToAllOptions settings;
   settings.timeout = call.timeout;
   return call.start(

@@ -15,8 +15,8 @@ constexpr int kDefaultPort = 29500;
 std::optional<int> small_int(const Environment& env, const char* name) {
   const auto value = env.get_int(name);
   if (value && (*value < 0 || *value > 1'000'000'000)) {
-    throw UsageError(std::string("environment variable ") + name + " is " +
-                     std::to_string(*value) + ", expected a number from 0 up");
+    throw UsageError(std::string("environment variable ") + name + " is " + std::to_string(*value) +
+                     ", expected a number from 0 up");
   }
   return value ? std::optional<int>(static_cast<int>(*value)) : std::nullopt;
 }
@@ -84,8 +84,9 @@ Membership from_slurm(const Environment& env) {
   member.local_rank = small_int(env, "SLURM_LOCALID");
   member.node_rank = small_int(env, "SLURM_NODEID");
 
-  Job job{.scheduler = "slurm", .id = env.get("SLURM_JOB_ID").value_or("0") + "." +
-                                      env.get("SLURM_STEP_ID").value_or("0")};
+  Job job{
+      .scheduler = "slurm",
+      .id = env.get("SLURM_JOB_ID").value_or("0") + "." + env.get("SLURM_STEP_ID").value_or("0")};
   member.found_by = "Slurm step " + job.id;
   if (const auto list = env.get("SLURM_STEP_NODELIST"); list || env.has("SLURM_JOB_NODELIST")) {
     job.hosts = expand_slurm_hosts(list ? *list : *env.get("SLURM_JOB_NODELIST"));
@@ -181,8 +182,7 @@ Membership from_pbsdsh(const Environment& env) {
   member.local_rank =
       static_cast<int>(std::count(places.begin(), places.begin() + member.rank, here));
   member.local_size = static_cast<int>(std::count(places.begin(), places.end(), here));
-  member.node_rank =
-      static_cast<int>(std::find(hosts.begin(), hosts.end(), here) - hosts.begin());
+  member.node_rank = static_cast<int>(std::find(hosts.begin(), hosts.end(), here) - hosts.begin());
   job.one_host = hosts.size() == 1;
   choose_meeting(env, job, member);
   return member;

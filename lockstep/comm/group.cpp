@@ -69,12 +69,12 @@ void Group::State::connect() {
     auto& backend = made[backend_name];
     if (!backend) {
       const auto device_name = c10::DeviceTypeName(device, /*lower_case=*/true);
-      backend = job->registry.make(backend_name,
-                                   {.store = with_prefix(device_name + "/", group_store),
-                                    .rank = rank,
-                                    .size = size,
-                                    .timeout = job->timeout,
-                                    .interfaces = job->interfaces});
+      backend =
+          job->registry.make(backend_name, {.store = with_prefix(device_name + "/", group_store),
+                                            .rank = rank,
+                                            .size = size,
+                                            .timeout = job->timeout,
+                                            .interfaces = job->interfaces});
     }
     backends[device] = backend;
     const auto type = c10d::ProcessGroup::strToBackendType(backend_name);
@@ -179,8 +179,7 @@ Group Group::new_group(const std::vector<int>& ranks) const {
     throw UsageError("new_group: this process is no member of group " + parent.name);
   }
   for (const int rank : ranks) {
-    if (rank < 0 || rank >= parent.size ||
-        std::count(ranks.begin(), ranks.end(), rank) != 1) {
+    if (rank < 0 || rank >= parent.size || std::count(ranks.begin(), ranks.end(), rank) != 1) {
       throw UsageError("new_group on " + parent.who() + ": the ranks are {" + join_numbers(ranks) +
                        "}, expected each to be from 0 to " + std::to_string(parent.size - 1) +
                        " and to appear once");
@@ -193,8 +192,7 @@ Group Group::new_group(const std::vector<int>& ranks) const {
   const auto name = (parent.is_world() ? "" : parent.name + ".") + std::to_string(number);
   const auto here = std::find(ranks.begin(), ranks.end(), parent.rank);
   const int rank = here == ranks.end() ? -1 : static_cast<int>(here - ranks.begin());
-  auto child =
-      std::make_shared<State>(parent.job, name, rank, static_cast<int>(ranks.size()));
+  auto child = std::make_shared<State>(parent.job, name, rank, static_cast<int>(ranks.size()));
   if (rank >= 0) {
     comm::connect_or_explain(*child, "new_group");
   }
@@ -207,10 +205,10 @@ c10::intrusive_ptr<c10d::Backend> Group::backend(at::DeviceType type) const {
   const auto& backends = open(state_).backends;
   const auto found = backends.find(type);
   if (found == backends.end()) {
-    throw UsageError(state_->who() + " has no backend for " + c10::DeviceTypeName(type, true) +
-                     " tensors (backends: " +
-                     (is_distributed() ? state_->job->backends : "none, alone") +
-                     "); name one, e.g. init_process_group({.backend = \"cpu:gloo,cuda:nccl\"})");
+    throw UsageError(
+        state_->who() + " has no backend for " + c10::DeviceTypeName(type, true) +
+        " tensors (backends: " + (is_distributed() ? state_->job->backends : "none, alone") +
+        "); name one, e.g. init_process_group({.backend = \"cpu:gloo,cuda:nccl\"})");
   }
   return found->second;
 }

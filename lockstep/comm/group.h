@@ -75,7 +75,8 @@ class Group {
   void destroy();
 
   Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options = {}) const;
-  Work broadcast(const at::Tensor& tensor, int root = 0, const CollectiveOptions& options = {}) const;
+  Work broadcast(const at::Tensor& tensor, int root = 0,
+                 const CollectiveOptions& options = {}) const;
   // The result is defined on the root alone; elsewhere the tensor's content is unspecified.
   Work reduce(const at::Tensor& tensor, int root = 0, const ReduceOptions& options = {}) const;
   // outputs[i] receives rank i's input and has its shape; shapes may differ between ranks.
@@ -91,7 +92,8 @@ class Group {
   // inputs[i] goes to rank i, outputs[i] comes from it; sizes may differ.
   Work all_to_all(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                   const CollectiveOptions& options = {}) const;
-  Work send(const at::Tensor& tensor, int destination, const PointToPointOptions& options = {}) const;
+  Work send(const at::Tensor& tensor, int destination,
+            const PointToPointOptions& options = {}) const;
   Work recv(const at::Tensor& tensor, int source, const PointToPointOptions& options = {}) const;
 
   // Returns when all ranks have called it. Throws PeerError at the deadline that names, the

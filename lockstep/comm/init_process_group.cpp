@@ -1,7 +1,7 @@
 #include "lockstep/comm/init_process_group.h"
 
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/base/crash_report.h"
 #include "lockstep/base/deadline.h"
@@ -20,13 +20,13 @@ constexpr std::string_view kFile = "file://";
 // For tcp:// and file://, where rank and world size are given by hand or, failing that,
 // by the same variables as for env://.
 comm::Membership given_by_hand(const InitOptions& options, const Environment& environment) {
-  const auto rank = options.rank ? std::optional<std::int64_t>(*options.rank)
-                                 : environment.get_int("RANK");
+  const auto rank =
+      options.rank ? std::optional<std::int64_t>(*options.rank) : environment.get_int("RANK");
   const auto size = options.world_size ? std::optional<std::int64_t>(*options.world_size)
                                        : environment.get_int("WORLD_SIZE");
   if (!rank || !size) {
-    throw UsageError("init_process_group with init_method '" + options.init_method + "': " +
-                     (rank ? "world_size" : "rank") +
+    throw UsageError("init_process_group with init_method '" + options.init_method +
+                     "': " + (rank ? "world_size" : "rank") +
                      " is missing; give .rank and .world_size, or set RANK and WORLD_SIZE");
   }
   comm::check_rank(*rank, *size, "init_process_group with .rank and .world_size");

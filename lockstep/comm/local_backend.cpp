@@ -7,13 +7,11 @@ using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
 class FinishedWork : public c10d::Work {
  public:
-  explicit FinishedWork(std::vector<at::Tensor> result) : result_(std::move(result)) {
-    finish();
-  }
+  explicit FinishedWork(std::vector<at::Tensor> result) : result_(std::move(result)) { finish(); }
   std::vector<at::Tensor> result() override { return result_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future = c10::make_intrusive<c10::ivalue::Future>(
-        c10::ListType::create(c10::TensorType::get()));
+    auto future =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     future->markCompleted(at::IValue(result_));
     return future;
   }
@@ -92,8 +90,7 @@ WorkPointer LocalBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
 }
 
 WorkPointer LocalBackend::alltoall(std::vector<at::Tensor>& outputs,
-                                   std::vector<at::Tensor>& inputs,
-                                   const c10d::AllToAllOptions&) {
+                                   std::vector<at::Tensor>& inputs, const c10d::AllToAllOptions&) {
   return copied(outputs.at(0), inputs.at(0));
 }
 

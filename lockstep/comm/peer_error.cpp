@@ -46,9 +46,10 @@ void rethrow_as_peer_error(const std::string& what) {
     throw UsageError(what + ": " + text);
   }
   const bool late = contains(text, "imed out") || contains(text, "imeout");
-  throw PeerError(what + ": " + text +
-                  (late ? "; a rank is late or left: see the logs of the others, or raise the timeout"
-                        : "; a rank ended or its connection broke: see the logs of the others"));
+  throw PeerError(
+      what + ": " + text +
+      (late ? "; a rank is late or left: see the logs of the others, or raise the timeout"
+            : "; a rank ended or its connection broke: see the logs of the others"));
 }
 
 }  // namespace lockstep::comm

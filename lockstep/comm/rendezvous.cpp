@@ -1,10 +1,10 @@
 #include "lockstep/comm/rendezvous.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <unistd.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/local_meeting.h"
@@ -84,7 +84,8 @@ Rendezvous meet(const Membership& member, Deadline deadline) {
     try {
       rendezvous.store = serve(master, listen_on(master), member, deadline);
     } catch (const UsageError& error) {
-      throw UsageError(on_rank(member) + error.what() + " (MASTER_ADDR, MASTER_PORT or init_method)");
+      throw UsageError(on_rank(member) + error.what() +
+                       " (MASTER_ADDR, MASTER_PORT or init_method)");
     }
     rendezvous.hosts_store = true;
   } else {

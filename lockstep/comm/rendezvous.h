@@ -21,8 +21,8 @@ struct Rendezvous {
   ~Rendezvous();
 
   c10::intrusive_ptr<c10d::Store> store;
-  bool hosts_store = false;   // The store ends with this process.
-  std::string master_host;    // Empty where the ranks meet in memory or in a file.
+  bool hosts_store = false;  // The store ends with this process.
+  std::string master_host;   // Empty where the ranks meet in memory or in a file.
 };
 
 // Blocks until the store can be used: for rank 0 until it serves, for others until
@@ -30,7 +30,8 @@ struct Rendezvous {
 // this machine, PeerError when the master cannot be reached before the deadline.
 Rendezvous meet(const Membership& member, Deadline deadline);
 
-// The same through a file that all ranks can open; it is removed when the last rank is done with it.
+// The same through a file that all ranks can open; it is removed when the last rank is done with
+// it.
 Rendezvous meet_in_file(const std::string& path, const Membership& member, Deadline deadline);
 
 }  // namespace lockstep::comm

@@ -4,8 +4,8 @@
 #include <cxxabi.h>
 #include <poll.h>
 #include <sys/wait.h>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <unistd.h>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -56,8 +56,9 @@ void require_first() {
                      "main(), before tensors, loaders and process groups, or use 'lockstep run'");
   }
   if (uses_cuda()) {
-    throw UsageError("spawn: this process already uses CUDA, which does not survive fork(); call "
-                     "spawn() first in main(), or use 'lockstep run'");
+    throw UsageError(
+        "spawn: this process already uses CUDA, which does not survive fork(); call "
+        "spawn() first in main(), or use 'lockstep run'");
   }
 }
 
@@ -210,8 +211,8 @@ void spawn(int nprocs, const std::function<void(int rank)>& fn) {
       left += child.status ? 0 : 1;
       if (child.status && *child.status != 0) {
         const std::string thrown = read_message(child);
-        const std::string who =
-            "spawn: rank " + std::to_string(child.rank) + " (pid " + std::to_string(child.pid) + ") ";
+        const std::string who = "spawn: rank " + std::to_string(child.rank) + " (pid " +
+                                std::to_string(child.pid) + ") ";
         end_all(children);
         throw SpawnError(child.rank,
                          who + (thrown.empty() ? describe_end(*child.status) : "threw " + thrown));

@@ -64,6 +64,7 @@ class Agent {
 
  private:
   void open() {
+    context_.folder.make();
     loop_.watch(context_.signals->fd(), POLLIN, [this] { on_signals(); });
     loop_.watch(supervisor_.get(), POLLIN, [this] { on_supervisor_gone(); });
     NodeHooks hooks;
@@ -102,7 +103,10 @@ class Agent {
       node_->stop(*stop);
     } else if (const auto* end = std::get_if<End>(&command)) {
       kill_descendants(Deadline::in(kKillPatience));
-      consoles_.err.say(end->text);
+      // Whoever sent the signal here has been told already.
+      if (!first_signal_ || end->exit_code != 128 + *first_signal_) {
+        consoles_.err.say(end->text);
+      }
       exit_code_ = end->exit_code;
     }
   }

@@ -40,12 +40,13 @@ void LocalNode::stop(const Stop& command) {
 }
 
 void LocalNode::interrupt(int signal) {
-  if (workers_ && phase_ != Phase::kIdle) {
-    consoles_.err.say("lockstep run: " + signal_name(signal) + " received: passed on to " +
-                      std::to_string(workers_->running()) + " workers, which have " +
-                      to_text(context_.options.shutdown_timeout) +
-                      " to end; a second signal kills them at once\n");
-  }
+  const int running = workers_ ? workers_->running() : 0;
+  consoles_.err.say("lockstep run: " + signal_name(signal) + " received: " +
+                    (running == 0 ? "no worker runs here\n"
+                                  : "passed on to " + std::to_string(running) +
+                                        (running == 1 ? " worker" : " workers") + ", with " +
+                                        to_text(context_.options.shutdown_timeout) +
+                                        " to end; a second signal kills at once\n"));
   hooks_.report(Interrupted{signal});
   if (phase_ == Phase::kRunning) {
     begin_stop(signal);

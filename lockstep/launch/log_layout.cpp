@@ -1,5 +1,6 @@
 #include "lockstep/launch/log_layout.h"
 
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -24,12 +25,18 @@ std::string as_folder_name(std::string text) {
   return text.substr(0, 128);
 }
 
-std::string make_unique_folder(const std::string& prefix) {
-  std::string path = prefix + "XXXXXX";
-  if (::mkdtemp(path.data()) == nullptr) {  // Mode 0700.
-    throw UsageError("making a folder '" + path + "': " + std::generic_category().message(errno));
+// Eight random letters and digits: 41 bits, and a name that exists is an error, not an accident.
+std::string random_suffix() {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789";
+  unsigned char bytes[8] = {};
+  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) {
+    throw IoError("naming the run's folder: no random numbers from the kernel");
   }
-  return path;
+  std::string text;
+  for (const unsigned char byte : bytes) {
+    text += kLetters[byte % kLetters.size()];
+  }
+  return text;
 }
 
 void make_private_folder(const std::string& path) {
@@ -79,6 +86,12 @@ std::size_t identifier_length(std::string_view text) {
 
 }  // namespace
 
+void RunFolder::make() const {
+  if (::mkdir(path.c_str(), 0700) != 0) {
+    throw UsageError("making the folder '" + path + "': " + std::generic_category().message(errno));
+  }
+}
+
 void RunFolder::remove_if_temporary() const {
   if (temporary && !path.empty()) {
     std::error_code ignored;
@@ -86,7 +99,7 @@ void RunFolder::remove_if_temporary() const {
   }
 }
 
-RunFolder make_run_folder(const RunOptions& options, const Environment& environment) {
+RunFolder choose_run_folder(const RunOptions& options, const Environment& environment) {
   if (!options.logs.folder.empty()) {
     std::error_code error;
     std::filesystem::create_directories(options.logs.folder, error);
@@ -95,11 +108,11 @@ RunFolder make_run_folder(const RunOptions& options, const Environment& environm
                        "': " + (error ? error.message() : "it is not a folder"));
     }
     // Workers may change their folder; their error file stays where it is.
-    const std::string base = std::filesystem::absolute(options.logs.folder).string();
-    return {make_unique_folder(base + "/" + as_folder_name(options.run_id) + "_"), false};
+    const std::string base = std::filesystem::canonical(options.logs.folder).string();
+    return {base + "/" + as_folder_name(options.run_id) + "_" + random_suffix(), false};
   }
   const auto base = std::filesystem::absolute(environment.get("TMPDIR").value_or("/tmp"));
-  return {make_unique_folder(base.string() + "/lockstep_"), !options.logs.redirects.any()};
+  return {base.string() + "/lockstep_" + random_suffix(), !options.logs.redirects.any()};
 }
 
 WorkerRoutes routes_of(const LogOptions& logs, int local_rank) {

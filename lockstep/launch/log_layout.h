@@ -11,18 +11,22 @@
 
 namespace lockstep::launch {
 
-// The folder of one run. Whoever outlives the run calls remove_if_temporary().
+// The folder of one run. Its name is chosen before the launcher forks and it is made afterwards:
+// so both halves know what to remove, and neither can die while it alone knows.
 struct RunFolder {
   std::string path;
   bool temporary = false;
 
+  // Throws UsageError if it cannot be made.
+  void make() const;
+  // Whoever outlives the run calls this.
   void remove_if_temporary() const;
 };
 
-// Makes the folder. It is temporary unless --log-dir was given or a stream goes to files
+// Chooses a new name. The folder is temporary unless --log-dir was given or a stream goes to files
 // only (--redirects), which would be lost. Throws UsageError naming a --log-dir that cannot be
 // used.
-RunFolder make_run_folder(const RunOptions& options, const Environment& environment);
+RunFolder choose_run_folder(const RunOptions& options, const Environment& environment);
 
 // What happens to one stream of one worker.
 struct StreamRoute {

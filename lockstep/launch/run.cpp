@@ -1,6 +1,9 @@
 #include "lockstep/launch/run.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "lockstep/base/fd.h"
 #include "lockstep/launch/context.h"
@@ -23,6 +26,16 @@ constexpr const char* kExamples =
     "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 ./train   # and 1 on the "
     "other\n";
 
+// A worker costs up to four descriptors here. Without the right to more, starting it will say so.
+void allow_descriptors_for(int workers) {
+  rlimit limit{};
+  const rlim_t wanted = 64 + 4 * static_cast<rlim_t>(workers);
+  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+    limit.rlim_cur = std::min(limit.rlim_max, wanted);
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
 }  // namespace
 
 int run(const std::vector<std::string>& arguments, const std::string& folder) {
@@ -37,9 +50,10 @@ int run(const std::vector<std::string>& arguments, const std::string& folder) {
   context.program = find_program(context.options, context.environment);
   const std::string store = folder + "/lockstep-store";
   context.store_program = ::access(store.c_str(), X_OK) == 0 ? store : "";
+  allow_descriptors_for(context.options.workers);
   const Signals signals(context.options.signals);
   context.signals = &signals;
-  context.folder = make_run_folder(context.options, context.environment);
+  context.folder = choose_run_folder(context.options, context.environment);
   if (!context.folder.temporary && context.options.logs.folder.empty()) {
     write_all(STDERR_FILENO, "lockstep run: logs go to " + context.folder.path + "\n");
   }

@@ -211,8 +211,9 @@ void WorkerGroup::on_exits(const std::vector<ChildExit>& exits) {
   // their own clocks do, if all of them left a note.
   const auto first_new = failures_.begin() + static_cast<std::ptrdiff_t>(known);
   if (std::all_of(first_new, failures_.end(), [](const auto& f) { return f.timestamp != 0; })) {
-    std::stable_sort(first_new, failures_.end(),
-                     [](const auto& a, const auto& b) { return a.timestamp < b.timestamp; });
+    std::sort(first_new, failures_.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.timestamp, a.rank) < std::pair(b.timestamp, b.rank);
+    });
   }
 }
 

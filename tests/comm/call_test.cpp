@@ -10,8 +10,8 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::run_ranks;
+using ::testing::ThrowsMessage;
 
 at::Tensor ints(std::int64_t value) { return at::full({3}, value, at::kLong); }
 
@@ -29,8 +29,9 @@ TEST(Collectives, RejectWrongArgumentsByName) {
     expect_usage([&] { world.all_gather({tensor, at::zeros({3})}, tensor).wait(); },
                  "outputs[1] is Float");
     expect_usage([&] { world.all_to_all({}, {}).wait(); }, "undefined");
-    expect_usage([&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(0)}).wait(); },
-                 "the timeout is 0 ms");
+    expect_usage(
+        [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(0)}).wait(); },
+        "the timeout is 0 ms");
     expect_usage([&] { world.all_reduce(at::zeros({2}), {.op = ReduceOp::kBand}).wait(); }, "BAND");
     if (world.rank() == 1) {
       expect_usage([&] { world.gather({tensor, tensor}, tensor, 0).wait(); }, "only the root");

@@ -15,10 +15,12 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::run_ranks;
+using ::testing::ThrowsMessage;
 
-at::Tensor ints(std::int64_t value, std::int64_t count = 3) { return at::full({count}, value, at::kLong); }
+at::Tensor ints(std::int64_t value, std::int64_t count = 3) {
+  return at::full({count}, value, at::kLong);
+}
 
 TEST(AllReduce, KnowsEveryOperation) {
   run_ranks(3, [](Group& world) {
@@ -40,8 +42,8 @@ TEST(AllReduce, KnowsEveryOperation) {
 
 TEST(AllReduce, SumsAndAveragesEveryDtype) {
   run_ranks(2, [](Group& world) {
-    for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar, at::kByte,
-                             at::kShort, at::kInt, at::kLong, at::kComplexFloat}) {
+    for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar,
+                             at::kByte, at::kShort, at::kInt, at::kLong, at::kComplexFloat}) {
       const auto sum = at::full({5}, world.rank() + 1, dtype);
       const auto average = at::full({5}, 2 * world.rank() + 2, dtype);
       world.all_reduce(sum).wait();
@@ -198,7 +200,8 @@ TEST(Recv, EndsAtItsTimeoutWithThisRanksName) {
       auto tensor = ints(0);
       EXPECT_THAT(
           [&] { world.recv(tensor, 0, {.timeout = std::chrono::milliseconds(200)}).wait(); },
-          ThrowsMessage<PeerError>(AllOf(HasSubstr("recv #1 on rank 1 of 2"), HasSubstr("imed out"))));
+          ThrowsMessage<PeerError>(
+              AllOf(HasSubstr("recv #1 on rank 1 of 2"), HasSubstr("imed out"))));
     }
     world.store()->set("done/" + std::to_string(world.rank()), "1");
     world.store()->wait({"done/0", "done/1"});  // Rank 0 stays until rank 1 has given up.
@@ -209,8 +212,9 @@ TEST(AllReduce, EndsAtItsTimeoutWithThisRanksName) {
   run_ranks(2, [](Group& world) {
     if (world.rank() == 1) {
       auto tensor = ints(0);
-      EXPECT_THAT([&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(300)}).wait(); },
-                  ThrowsMessage<PeerError>(HasSubstr("all_reduce #1 on rank 1 of 2")));
+      EXPECT_THAT(
+          [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(300)}).wait(); },
+          ThrowsMessage<PeerError>(HasSubstr("all_reduce #1 on rank 1 of 2")));
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(1));  // The straggler.
     }

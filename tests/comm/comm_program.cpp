@@ -44,7 +44,8 @@ void accompany_python() {
   auto world = lockstep::init_process_group();
   auto tensor = at::full({4}, static_cast<float>(world.rank() + 1));
   world.all_reduce(tensor).wait();
-  std::printf("rank %d of %d: the sum is %g\n", world.rank(), world.size(), tensor[0].item<float>());
+  std::printf("rank %d of %d: the sum is %g\n", world.rank(), world.size(),
+              tensor[0].item<float>());
   world.barrier();
 }
 

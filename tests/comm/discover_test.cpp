@@ -142,10 +142,8 @@ TEST(Discover, OpenMpiOnSeveralHostsWithoutAListAsksForMasterAddr) {
 }
 
 TEST(Discover, PmiRanksOfOneHostMeetByTheirParent) {
-  const auto member = found({{"PMI_RANK", "0"},
-                             {"PMI_SIZE", "2"},
-                             {"MPI_LOCALRANKID", "0"},
-                             {"MPI_LOCALNRANKS", "2"}});
+  const auto member = found(
+      {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "2"}});
   EXPECT_EQ(member.found_by, "PMI");
   EXPECT_EQ(member.meeting_name, "pmi-child-of-42");
 }
@@ -168,7 +166,8 @@ TEST(Discover, PbsdshCountsTheLinesOfTheNodeFile) {
 }
 
 TEST(DiscoverEnv, TheCallsRankTakesThePlaceOfTheVariable) {
-  const Environment environment(Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}});
+  const Environment environment(
+      Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}});
   EXPECT_EQ(discover_env(environment, 1, 4).rank, 1);
   EXPECT_EQ(discover_env(environment, 1, 4).world_size, 4);
 }

@@ -23,9 +23,8 @@ TEST(GlooDeclarations, FitTheLibTorchInUse) {
 }
 
 TEST(Gloo, ListensOnLoopbackAloneOnOneHost) {
-  testing::run_ranks(2, [](Group& world) {
-    EXPECT_THAT(world.description(), ::testing::HasSubstr(" over lo,"));
-  });
+  testing::run_ranks(
+      2, [](Group& world) { EXPECT_THAT(world.description(), ::testing::HasSubstr(" over lo,")); });
 }
 
 }  // namespace

@@ -12,8 +12,8 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
 using testing::run_ranks;
+using ::testing::ThrowsMessage;
 
 std::int64_t sum_of_ones(const Group& group) {
   const auto tensor = at::full({1}, 1, at::kLong);

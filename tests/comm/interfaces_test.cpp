@@ -43,9 +43,9 @@ TEST(Interfaces, OurVariableWinsOverGloos) {
 
 TEST(Interfaces, AnUnknownNameIsAnErrorThatNamesTheVariable) {
   const Environment environment(Variables{{"GLOO_SOCKET_IFNAME", "lo,nosuch0"}});
-  EXPECT_THAT([&] { choose_interfaces(environment, of_world(2), ""); },
-              ThrowsMessage<UsageError>(
-                  AllOf(HasSubstr("GLOO_SOCKET_IFNAME"), HasSubstr("'nosuch0'"))));
+  EXPECT_THAT(
+      [&] { choose_interfaces(environment, of_world(2), ""); },
+      ThrowsMessage<UsageError>(AllOf(HasSubstr("GLOO_SOCKET_IFNAME"), HasSubstr("'nosuch0'"))));
 }
 
 }  // namespace

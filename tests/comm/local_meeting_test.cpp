@@ -57,7 +57,9 @@ TEST(LocalMeeting, ASecondJobOfTheSameNameIsRefused) {
 }
 
 TEST(LocalMeeting, TheNameIsFreeAgainAfterwards) {
-  { const auto first = LocalMeeting::open(own_name("again")); }
+  {
+    const auto first = LocalMeeting::open(own_name("again"));
+  }
   EXPECT_NO_THROW(LocalMeeting::open(own_name("again")));
 }
 

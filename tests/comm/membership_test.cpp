@@ -39,10 +39,10 @@ TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
     if (rank == 2) {
       return;
     }
-    EXPECT_THAT([] { init_process_group({.timeout = std::chrono::seconds(2)}); },
-                ThrowsMessage<PeerError>(
-                    AllOf(HasSubstr("rank 2 did not join within 2 s"),
-                          HasSubstr("on rank " + std::to_string(rank) + " of 3"))));
+    EXPECT_THAT(
+        [] { init_process_group({.timeout = std::chrono::seconds(2)}); },
+        ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 2 did not join within 2 s"),
+                                       HasSubstr("on rank " + std::to_string(rank) + " of 3"))));
     if (::testing::Test::HasFailure()) {
       throw std::runtime_error("expectations failed");
     }

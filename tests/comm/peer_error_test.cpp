@@ -14,11 +14,13 @@ TEST(PeerErrorText, HasTheOperationAndNoStackTraceOrSourcePosition) {
   EXPECT_THAT(
       [] {
         as_peer_error("all_reduce #3 on rank 1 of 2", [] {
-          throw std::runtime_error("[/build/gloo/pair.cc:534] Connection closed by peer [10.0.0.2]\nat x");
+          throw std::runtime_error(
+              "[/build/gloo/pair.cc:534] Connection closed by peer [10.0.0.2]\nat x");
         });
       },
-      ThrowsMessage<PeerError>(AllOf(HasSubstr("all_reduce #3 on rank 1 of 2: Connection closed by peer"),
-                                     Not(HasSubstr("pair.cc")), Not(HasSubstr("at x")))));
+      ThrowsMessage<PeerError>(
+          AllOf(HasSubstr("all_reduce #3 on rank 1 of 2: Connection closed by peer"),
+                Not(HasSubstr("pair.cc")), Not(HasSubstr("at x")))));
 }
 
 TEST(PeerErrorText, TimeoutsSayWhatToRaise) {

@@ -34,8 +34,9 @@ TEST(Spawn, TheFirstExceptionEndsAllAndReachesTheCaller) {
 }
 
 TEST(Spawn, ADeathBySignalIsNamed) {
-  EXPECT_THAT([] { spawn(2, [](int rank) { rank == 0 ? (void)::raise(SIGKILL) : (void)::pause(); }); },
-              ThrowsMessage<SpawnError>(AllOf(HasSubstr("rank 0"), HasSubstr("SIGKILL"))));
+  EXPECT_THAT(
+      [] { spawn(2, [](int rank) { rank == 0 ? (void)::raise(SIGKILL) : (void)::pause(); }); },
+      ThrowsMessage<SpawnError>(AllOf(HasSubstr("rank 0"), HasSubstr("SIGKILL"))));
 }
 
 TEST(Spawn, ARankThatIgnoresSigtermIsKilled) {
@@ -65,7 +66,9 @@ TEST(Spawn, RefusesAProcessThatAlreadyHasThreads) {
   other.join();
 }
 
-TEST(Spawn, RefusesFewerThanOneRank) { EXPECT_THROW(spawn(0, [](int) {}), UsageError); }
+TEST(Spawn, RefusesFewerThanOneRank) {
+  EXPECT_THROW(spawn(0, [](int) {}), UsageError);
+}
 
 TEST(Spawn, RanksDieWithTheProgram) {
   int ends[2];

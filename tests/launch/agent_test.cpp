@@ -18,7 +18,8 @@ int run(const std::string& script, int workers,
     pipe.write_end.reset();
     become_subreaper();
     const Signals signals({SIGTERM});
-    const Context context = shell_context(folder, signals, script, workers);
+    Context context = shell_context(folder, signals, script, workers);
+    context.folder.path = folder.path("run");
     ::_exit(run_agent(context, std::move(pipe.read_end)));
   }
   supervisor(agent, pipe);

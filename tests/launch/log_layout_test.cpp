@@ -33,8 +33,9 @@ TEST(RunFolder, LiesBelowLogDirAndIsKept) {
   RunOptions options;
   options.run_id = "a/b";
   options.logs = logs(folder.path("deep/logs"), "0", "0");
-  const RunFolder run = make_run_folder(options, {});
+  const RunFolder run = choose_run_folder(options, {});
   EXPECT_THAT(run.path, StartsWith(folder.path("deep/logs/a_b_")));
+  run.make();
   EXPECT_EQ(mode_of(run.path), 0700U);
   run.remove_if_temporary();
   EXPECT_TRUE(std::filesystem::exists(run.path));
@@ -43,8 +44,11 @@ TEST(RunFolder, LiesBelowLogDirAndIsKept) {
 TEST(RunFolder, IsTemporaryOtherwiseAndCanBeRemoved) {
   const TestFolder folder;
   const Environment environment({{"TMPDIR", folder.path()}});
-  const RunFolder run = make_run_folder({}, environment);
+  const RunFolder run = choose_run_folder({}, environment);
   EXPECT_THAT(run.path, StartsWith(folder.path("lockstep_")));
+  EXPECT_FALSE(std::filesystem::exists(run.path)) << "a launcher killed now leaves nothing";
+  run.make();
+  EXPECT_THROW(run.make(), UsageError) << "a folder of another's making is not used";
   make_worker_folder(run, 0, 0);
   run.remove_if_temporary();
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
@@ -54,14 +58,14 @@ TEST(RunFolder, RedirectedOutputIsNeverThrownAway) {
   const TestFolder folder;
   RunOptions options;
   options.logs = logs("", "0:1", "0");
-  EXPECT_FALSE(make_run_folder(options, Environment({{"TMPDIR", folder.path()}})).temporary);
+  EXPECT_FALSE(choose_run_folder(options, Environment({{"TMPDIR", folder.path()}})).temporary);
 }
 
 TEST(RunFolder, FileInThePlaceOfLogDirIsAnError) {
   const TestFolder folder;
   RunOptions options;
   options.logs.folder = folder.write("file", "");
-  EXPECT_THAT([&] { make_run_folder(options, {}); },
+  EXPECT_THAT([&] { choose_run_folder(options, {}); },
               ThrowsMessage<UsageError>(HasSubstr("--log-dir is '")));
 }
 

@@ -68,7 +68,7 @@ TEST(StartChild, DiesWithItsParent) {
               const Signals signals({});
               ChildSpec spec;
               spec.path = "/bin/sh";
-              spec.arguments = {"sh", "-c", "echo $$ > " + folder.path("pid") + "; sleep 100"};
+              spec.arguments = {"sh", "-c", "echo $$ > " + folder.path("pid") + "; exec sleep 100"};
               start_child(spec, signals);
               while (folder.read("pid").empty()) {
                 ::usleep(1000);

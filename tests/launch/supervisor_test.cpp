@@ -13,7 +13,6 @@ int run(const std::string& script) {
     const Signals signals({SIGTERM});
     Context context = shell_context(folder, signals, script);
     context.folder = {folder.path("run"), true};
-    std::filesystem::create_directory(context.folder.path);
     const int code = supervise(context);
     return std::filesystem::exists(context.folder.path) ? 99 : code;
   });

@@ -126,8 +126,8 @@ def launcher(tmp_path):
 # A worker that says it is up, in a file named after its rank, and then waits for its end.
 WAITING = """
 import os, pathlib, sys, time
-pathlib.Path("up%s.new" % os.environ["RANK"]).write_text(str(os.getpid()))
-os.rename("up%s.new" % os.environ["RANK"], "up" + os.environ["RANK"])
+pathlib.Path("new" + os.environ["RANK"]).write_text(str(os.getpid()))
+os.rename("new" + os.environ["RANK"], "up" + os.environ["RANK"])
 time.sleep(100)
 """
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import subprocess
 import time
 
@@ -106,6 +107,22 @@ def test_worker_that_ignores_sigterm_is_killed_after_the_grace(launcher):
     assert 0.5 <= time.monotonic() - begin < 3
     assert re.search(r"rank 0 \(pid \d+\) did not end within 500 ms: killed", done.stderr)
     launcher.assert_clean()
+
+
+def test_more_workers_than_the_usual_descriptor_limit_allows(launcher):
+    done = launcher.run("--nproc-per-node", 300, "--tee", "3", "sh", "-c", "echo $RANK",
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (256, 4096)))
+    assert done.returncode == 0
+    assert sorted(done.stdout.splitlines()) == sorted(f"[default{i}]:{i}" for i in range(300))
+    launcher.assert_clean(0)
+
+
+def test_worker_that_cannot_be_started_is_named(launcher):
+    done = launcher.run("--nproc-per-node", 100, "sleep", "100",
+                        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+    assert done.returncode == 1
+    assert re.search(r"starting rank \d+ \(local rank \d+\): .*: Too many open files", done.stderr)
+    launcher.assert_clean(0)
 
 
 def test_nothing_is_left_after_a_normal_end(launcher):
