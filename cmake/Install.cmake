@@ -1,7 +1,8 @@
 # `cmake --install`: programs, libraries, headers, and what find_package(lockstep CONFIG) reads.
 include(CMakePackageConfigHelpers)
 
-foreach(program lockstep lockstep-store lockstep-train lockstep-bench)
+# lockstep-bench stays in the build tree, beside the examples and peers that it runs.
+foreach(program lockstep lockstep-store lockstep-train)
   if(NOT TARGET ${program})
     continue()
   endif()

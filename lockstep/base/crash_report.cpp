@@ -246,8 +246,9 @@ bool install_crash_report(const Environment& environment) {
   if (!path || path->size() >= sizeof error_path || inside_python()) {
     return false;
   }
-  path->copy(error_path, sizeof error_path - 1);
-  environment.get("RANK").value_or("?").copy(rank_text, sizeof rank_text - 1);
+  error_path[path->copy(error_path, sizeof error_path - 1)] = '\0';
+  const std::string rank = environment.get("RANK").value_or("?");
+  rank_text[rank.copy(rank_text, sizeof rank_text - 1)] = '\0';
   void* frame[1];
   ::backtrace(frame, 1);  // Loads libgcc now; it must not be loaded inside a handler.
 

@@ -30,17 +30,13 @@ struct Row {
 
 fs::path beside_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
 
-// In the build tree, or where `cmake --install` put it.
 fs::path peer_program(const std::string& name) {
-  const fs::path installed =
-      beside_this_program().parent_path() / "share/lockstep/benchmarks/peers";
-  for (const fs::path& folder : {installed, fs::path(LOCKSTEP_PEERS)}) {
-    if (fs::exists(folder / name)) {
-      return folder / name;
-    }
+  const fs::path path = fs::path(LOCKSTEP_PEERS) / name;
+  if (!fs::exists(path)) {
+    throw UsageError("bench: the peer program '" + path.string() +
+                     "' is gone; run bench from the folder that lockstep was built in");
   }
-  throw UsageError("bench: the peer program '" + name + "' is neither in " + installed.string() +
-                   " nor in " LOCKSTEP_PEERS);
+  return path;
 }
 
 // A start of each side in turn, so that both see the same noise.

@@ -1,7 +1,8 @@
 // lockstep-store: the key-value store of a job, in a process of its own beside its workers.
 //
 // The launcher binds the socket and hands it over, so that no port has to be guessed;
-// the store then serves until SIGTERM, or until the launcher is gone.
+// the store then serves until SIGTERM. (It also dies with the launcher, which asked the
+// kernel for that before it executed this program.)
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -13,7 +14,6 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process_tree.h"
 #include "lockstep/base/socket.h"
 #include "lockstep/base/text.h"
 
@@ -22,7 +22,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: lockstep-store --listen-fd N\n"
     "Serves a c10d TCPStore on the listening socket N that the parent process opened.\n"
-    "Started by 'lockstep run'; ends with its parent or on SIGTERM.\n";
+    "Started by 'lockstep run', and ended by it with SIGTERM.\n";
 
 lockstep::Endpoint address_of(int fd) {
   sockaddr_storage bound{};
@@ -75,7 +75,6 @@ int main(int argc, char** argv) {
     ::sigaddset(&blocked, signal);
   }
   ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
-  lockstep::die_with_parent(SIGKILL, ::getppid());
   try {
     serve(static_cast<int>(*fd));
   } catch (const std::exception& error) {

@@ -3,6 +3,8 @@
 #include <ATen/Context.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -55,8 +57,13 @@ std::vector<std::pair<c10::DeviceType, std::string>> BackendRegistry::parse(
       throw UsageError("backend '" + backends + "': '" + device +
                        "' is no device; expected cpu:NAME, cuda:NAME or both, comma-separated");
     }
-    find(name);
-    parsed.emplace_back(device == "cpu" ? c10::kCPU : c10::kCUDA, name);
+    const auto type = device == "cpu" ? c10::kCPU : c10::kCUDA;
+    const auto& devices = find(name).devices;
+    if (std::find(devices.begin(), devices.end(), type) == devices.end()) {
+      throw UsageError("backend '" + backends + "': '" + name + "' does not serve " + device +
+                       " tensors on this machine");
+    }
+    parsed.emplace_back(type, name);
   }
   return parsed;
 }

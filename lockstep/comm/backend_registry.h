@@ -22,7 +22,8 @@ struct BackendRequest {
   c10::intrusive_ptr<c10d::Store> store;  // Private to this backend and group.
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds timeout{};
+  std::chrono::milliseconds timeout{};          // Of each collective.
+  std::chrono::milliseconds connect_timeout{};  // What is left of the time to form the group.
   // Network interfaces to use, best first; empty lets the backend choose.
   std::vector<std::string> interfaces;
 };

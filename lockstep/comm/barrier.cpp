@@ -31,14 +31,22 @@ std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
   return missing;
 }
 
-// The list of missing ranks that all ranks agree on; empty if the store is gone too.
-std::string verdict_of(Group::State& state, std::uint64_t number) {
+// Who was missing and how it showed, as the first rank to notice saw it: all ranks agree on it.
+struct Verdict {
+  std::string missing;   // "1, 3"; empty if all had come, or the store is gone too.
+  bool in_time = false;  // A connection broke before the deadline.
+};
+
+Verdict verdict_of(Group::State& state, std::uint64_t number, bool in_time) {
   try {
-    const auto mine = join_numbers(not_arrived(state, number));
-    return to_string(state.store->compareSet("barrier/verdict/" + std::to_string(number), {},
-                                             to_bytes(mine.empty() ? "none" : mine)));
+    const std::string mine =
+        (in_time ? "broke:" : "late:") + join_numbers(not_arrived(state, number));
+    const auto key = "barrier/verdict/" + std::to_string(number);
+    const auto first = to_string(state.store->compareSet(key, {}, to_bytes(mine)));
+    const auto colon = first.find(':');
+    return {first.substr(colon + 1), first.starts_with("broke:")};
   } catch (const std::exception&) {
-    return "";
+    return {};
   }
 }
 
@@ -71,14 +79,18 @@ void Group::barrier(const CollectiveOptions& options) const {
       waits_in->barrier(settings)->wait();
     });
   } catch (const PeerError& error) {
-    const std::string verdict = verdict_of(*state_, number);
-    if (verdict.empty() || verdict == "none") {
+    const bool in_time = std::string_view(error.what()).find("imed out") == std::string_view::npos;
+    const Verdict verdict = verdict_of(*state_, number, in_time);
+    if (verdict.missing.empty()) {
       throw;
     }
-    const std::string who = (verdict.find(',') == std::string::npos ? "rank " : "ranks ") + verdict;
-    throw PeerError(what + ": " + who + " did not arrive within " + to_text(timeout) +
-                    (lists(verdict, rank()) ? " (this rank came too late)" : "") +
-                    "; see their logs, or raise the timeout [" + error.what() + "]");
+    const bool one = verdict.missing.find(',') == std::string::npos;
+    throw PeerError(what + ": " + (one ? "rank " : "ranks ") + verdict.missing +
+                    (verdict.in_time ? " had not arrived when a connection broke"
+                                     : " did not arrive within " + to_text(timeout)) +
+                    (lists(verdict.missing, rank()) ? " (this rank came too late)" : "") +
+                    "; see their logs" + (verdict.in_time ? "" : ", or raise the timeout") + " [" +
+                    error.what() + "]");
   }
 }
 

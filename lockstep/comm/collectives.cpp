@@ -251,6 +251,15 @@ Work Group::reduce_scatter(const at::Tensor& output, const std::vector<at::Tenso
   if (inputs[static_cast<std::size_t>(rank())].sizes() != output.sizes()) {
     call.reject("the output and inputs[rank] differ in shape, expected the same");
   }
+  if (call.averages_by_itself() && same_shapes(inputs, output)) {
+    c10d::ReduceScatterOptions settings;
+    settings.reduceOp = to_c10d(options.op);
+    settings.timeout = call.timeout;
+    std::vector<at::Tensor> outputs{without_gaps(output)};
+    std::vector<std::vector<at::Tensor>> lists{without_gaps(inputs)};
+    return call.start([&] { return call.backend->reduce_scatter(outputs, lists, settings); },
+                      copy_back(outputs, {output}));
+  }
   // One reduction of everything, of which each rank keeps its part: right for unequal
   // shapes and for every dtype, where Gloo's own is not.
   const at::Tensor all = flattened(inputs);

@@ -34,6 +34,9 @@ int checked_port(const Environment& env) {
 // The same port on every host of one job, another one for most other jobs; below
 // the range from which kernels hand out ports by themselves.
 int port_of_job(const std::string& job) {
+  if (job.empty()) {
+    return kDefaultPort;
+  }
   std::uint32_t hash = 2166136261U;  // FNV-1a
   for (const char c : job) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 16777619U;
@@ -65,6 +68,17 @@ void choose_meeting(const Environment& env, const Job& job, Membership& member) 
   }
 }
 
+// Both numbers are checked before they are narrowed.
+void take_rank(const Environment& env, const char* rank_name, const char* size_name,
+               Membership& member) {
+  const auto rank = env.require_int(rank_name);
+  const auto size = env.require_int(size_name);
+  check_rank(rank, size, std::string(rank_name) + " and " + size_name);
+  member.launched = true;
+  member.rank = static_cast<int>(rank);
+  member.world_size = static_cast<int>(size);
+}
+
 bool is_slurm_step(const Environment& env) {
   // The batch script, and the shell of an interactive allocation, carry the job's
   // variables too, but no step that has tasks: their ids are at the top of 32 bits.
@@ -75,12 +89,8 @@ bool is_slurm_step(const Environment& env) {
 
 Membership from_slurm(const Environment& env) {
   Membership member;
-  member.launched = true;
-  member.rank = static_cast<int>(env.require_int("SLURM_PROCID"));
   const bool step_tasks = env.has("SLURM_STEP_NUM_TASKS");
-  member.world_size =
-      static_cast<int>(env.require_int(step_tasks ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS"));
-  check_rank(member.rank, member.world_size, "SLURM_PROCID and SLURM_NTASKS");
+  take_rank(env, "SLURM_PROCID", step_tasks ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", member);
   member.local_rank = small_int(env, "SLURM_LOCALID");
   member.node_rank = small_int(env, "SLURM_NODEID");
 
@@ -115,40 +125,53 @@ std::vector<std::string> batch_hosts(const Environment& env) {
   return {};
 }
 
-Membership from_open_mpi(const Environment& env) {
+// What an MPI starter calls its numbers.
+struct MpiNames {
+  const char* starter;
+  const char* scheduler;
+  const char* rank;
+  const char* size;
+  const char* local_rank;
+  const char* local_size;
+  std::vector<const char*> job_ids;
+};
+
+const MpiNames& open_mpi() {
+  static const MpiNames names{"Open MPI",
+                              "openmpi",
+                              "OMPI_COMM_WORLD_RANK",
+                              "OMPI_COMM_WORLD_SIZE",
+                              "OMPI_COMM_WORLD_LOCAL_RANK",
+                              "OMPI_COMM_WORLD_LOCAL_SIZE",
+                              {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}};
+  return names;
+}
+
+const MpiNames& pmi() {
+  static const MpiNames names{
+      "PMI", "pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_JOBID"}};
+  return names;
+}
+
+Membership from_mpi(const Environment& env, const MpiNames& names, int parent_process) {
   Membership member;
-  member.launched = true;
-  member.found_by = "Open MPI";
-  member.rank = static_cast<int>(env.require_int("OMPI_COMM_WORLD_RANK"));
-  member.world_size = static_cast<int>(env.require_int("OMPI_COMM_WORLD_SIZE"));
-  check_rank(member.rank, member.world_size, "OMPI_COMM_WORLD_RANK and OMPI_COMM_WORLD_SIZE");
-  member.local_rank = small_int(env, "OMPI_COMM_WORLD_LOCAL_RANK");
-  member.local_size = small_int(env, "OMPI_COMM_WORLD_LOCAL_SIZE");
-  Job job{.scheduler = "openmpi"};
-  for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PRTE_NSPACE"}) {
+  take_rank(env, names.rank, names.size, member);
+  member.found_by = names.starter;
+  member.local_rank = small_int(env, names.local_rank);
+  member.local_size = small_int(env, names.local_size);
+  Job job{.scheduler = names.scheduler};
+  job.one_host = member.local_size == member.world_size;
+  auto ids = names.job_ids;
+  ids.insert(ids.end(), {"SLURM_JOB_ID", "PBS_JOBID"});
+  for (const char* name : ids) {
     if (const auto id = env.get(name); id && job.id.empty()) {
       job.id = *id;
     }
   }
-  job.one_host = member.local_size == member.world_size;
-  job.hosts = job.one_host ? std::vector<std::string>{} : batch_hosts(env);
-  choose_meeting(env, job, member);
-  return member;
-}
-
-// Hydra tells no job id, but the ranks of one host are children of one proxy.
-Membership from_pmi(const Environment& env, int parent_process) {
-  Membership member;
-  member.launched = true;
-  member.found_by = "PMI";
-  member.rank = static_cast<int>(env.require_int("PMI_RANK"));
-  member.world_size = static_cast<int>(env.require_int("PMI_SIZE"));
-  check_rank(member.rank, member.world_size, "PMI_RANK and PMI_SIZE");
-  member.local_rank = small_int(env, "MPI_LOCALRANKID");
-  member.local_size = small_int(env, "MPI_LOCALNRANKS");
-  Job job{.scheduler = "pmi"};
-  job.id = env.get("PMI_JOBID").value_or("child-of-" + std::to_string(parent_process));
-  job.one_host = member.local_size == member.world_size;
+  if (job.one_host && job.id.empty()) {
+    // Hydra tells no job id, but the ranks of one host are children of one proxy.
+    job.id = "child-of-" + std::to_string(parent_process);
+  }
   job.hosts = job.one_host ? std::vector<std::string>{} : batch_hosts(env);
   choose_meeting(env, job, member);
   return member;
@@ -175,9 +198,10 @@ Membership from_pbsdsh(const Environment& env) {
   member.found_by = "pbsdsh of job " + job.id;
   const bool per_slot = env.has("PBS_VNODENUM");
   const auto& places = per_slot ? slots : hosts;
-  member.rank = static_cast<int>(env.require_int(per_slot ? "PBS_VNODENUM" : "PBS_NODENUM"));
+  const auto rank = env.require_int(per_slot ? "PBS_VNODENUM" : "PBS_NODENUM");
   member.world_size = static_cast<int>(places.size());
-  check_rank(member.rank, member.world_size, "pbsdsh's task number and the lines of PBS_NODEFILE");
+  check_rank(rank, member.world_size, "pbsdsh's task number and the lines of PBS_NODEFILE");
+  member.rank = static_cast<int>(rank);
   const auto& here = places[static_cast<std::size_t>(member.rank)];
   member.local_rank =
       static_cast<int>(std::count(places.begin(), places.begin() + member.rank, here));
@@ -239,10 +263,10 @@ Membership discover(const Environment& env, int parent_process) {
     return from_slurm(env);
   }
   if (env.has("OMPI_COMM_WORLD_RANK")) {
-    return from_open_mpi(env);
+    return from_mpi(env, open_mpi(), parent_process);
   }
   if (env.has("PMI_RANK")) {
-    return from_pmi(env, parent_process);
+    return from_mpi(env, pmi(), parent_process);
   }
   if (is_pbsdsh_task(env)) {
     return from_pbsdsh(env);

@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
-  auto options = c10d::ProcessGroupGloo::Options::create(request.timeout);
+  auto options = c10d::ProcessGroupGloo::Options::create(request.connect_timeout);
   for (const auto& interface : request.interfaces) {
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
   }
@@ -17,8 +17,10 @@ c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
   }
   // As in Python: two worker threads per device, so that two collectives can run at once.
   options->threads = static_cast<int>(options->devices.size()) * 2;
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank, request.size,
-                                                     options);
+  auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(request.store, request.rank,
+                                                           request.size, options);
+  group->setTimeout(request.timeout);
+  return group;
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ namespace {
 // Long enough for peers that are about to leave too, short enough not to be taken for a hang.
 constexpr std::chrono::seconds kGoodbye{5};
 
+constexpr std::chrono::milliseconds kShortest{1};  // c10d takes 0 for "no limit".
+
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& prefix,
@@ -50,7 +52,7 @@ std::string Group::State::who() const {
   return is_world() ? text : text + " in group " + name;
 }
 
-void Group::State::connect() {
+void Group::State::connect(Deadline deadline) {
   const auto group_store = with_prefix(name + "/", job->store);
   process_group = c10::make_intrusive<c10d::ProcessGroup>(group_store, rank, size);
   if (job->backends.empty()) {
@@ -64,24 +66,37 @@ void Group::State::connect() {
     return;
   }
   store->set("joined/" + std::to_string(rank), bytes_of("1"));
+  if (job->hosts_store) {
+    store->set("host waits", bytes_of("1"));
+  }
   std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;
+  std::string custom;
   for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
     auto& backend = made[backend_name];
     if (!backend) {
       const auto device_name = c10::DeviceTypeName(device, /*lower_case=*/true);
-      backend =
-          job->registry.make(backend_name, {.store = with_prefix(device_name + "/", group_store),
-                                            .rank = rank,
-                                            .size = size,
-                                            .timeout = job->timeout,
-                                            .interfaces = job->interfaces});
+      backend = job->registry.make(backend_name,
+                                   {.store = with_prefix(device_name + "/", group_store),
+                                    .rank = rank,
+                                    .size = size,
+                                    .timeout = job->timeout,
+                                    .connect_timeout = std::max(deadline.remaining(), kShortest),
+                                    .interfaces = job->interfaces});
     }
     backends[device] = backend;
     const auto type = c10d::ProcessGroup::strToBackendType(backend_name);
+    if (type == c10d::ProcessGroup::CUSTOM) {
+      if (!custom.empty() && custom != backend_name) {
+        // c10d keeps one backend per type and would silently take the first for both.
+        throw UsageError("backend '" + job->backends + "': at most one of them may be of your own");
+      }
+      custom = backend_name;
+    }
     process_group->setBackend(device, type, backend);
     process_group->setDefaultBackend(type);
   }
   process_group->setGroupName(name);
+  host_waits = store->check({"host waits"});
 }
 
 void Group::State::close() {
@@ -100,17 +115,20 @@ void Group::State::close() {
   leave(unwinding ? 0 : size);
 }
 
-void Group::State::leave(int company) const {
-  if (!is_world() || job->backends.empty() || job->member.world_size == 1 ||
-      job->member.launcher_serves_store) {
+void Group::State::leave(int company) {
+  if (std::exchange(left, true) || !is_world() || job->backends.empty() ||
+      job->member.world_size == 1 || job->member.launcher_serves_store) {
     return;
   }
   try {
-    auto left = store->add("left", 1);
+    if (!host_waits.value_or(true)) {
+      return;
+    }
+    auto gone = store->add("left", 1);
     const auto deadline = Deadline::in(kGoodbye);
-    while (job->hosts_store && left < company && !deadline.passed()) {
+    while (job->hosts_store && gone < company && !deadline.passed()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      left = store->add("left", 0);
+      gone = store->add("left", 0);
     }
   } catch (const std::exception&) {  // The host left first: nothing to wait for.
   }
@@ -194,7 +212,7 @@ Group Group::new_group(const std::vector<int>& ranks) const {
   const int rank = here == ranks.end() ? -1 : static_cast<int>(here - ranks.begin());
   auto child = std::make_shared<State>(parent.job, name, rank, static_cast<int>(ranks.size()));
   if (rank >= 0) {
-    comm::connect_or_explain(*child, "new_group");
+    comm::connect_or_explain(*child, "new_group", Deadline::in(parent.job->timeout));
   }
   return Group(std::move(child));
 }

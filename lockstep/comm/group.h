@@ -71,7 +71,7 @@ class Group {
   // are not in it get a group of which they are no member.
   [[nodiscard]] Group new_group(const std::vector<int>& ranks) const;
 
-  // Ends the group on this rank; harmless when repeated. Any later call throws UsageError.
+  // Ends the group on this rank; harmless when repeated. A later collective throws UsageError.
   void destroy();
 
   Work all_reduce(const at::Tensor& tensor, const ReduceOptions& options = {}) const;

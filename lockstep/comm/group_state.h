@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/discover.h"
 #include "lockstep/comm/group.h"
@@ -34,12 +35,12 @@ struct Group::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  // Connects this rank to the others; throws what the backends throw.
-  void connect();
+  // Connects this rank to the others before the deadline; throws what the backends throw.
+  void connect(Deadline deadline);
   void close();
   // Where the store lives in one of the ranks, that rank leaves last, so that none loses it:
   // it waits, for some seconds, until `company` ranks are on their way out.
-  void leave(int company) const;
+  void leave(int company);
 
   [[nodiscard]] bool is_world() const { return name == "0"; }
   // "rank 1 of 4", and the group's name where it is not the world.
@@ -56,12 +57,16 @@ struct Group::State {
   std::atomic<std::uint64_t> collectives{0};
   std::atomic<std::uint64_t> barriers{0};
   bool closed = false;
+  bool left = false;
+  // Whether the rank that hosts the store waits for goodbyes; a Python one does not, and is gone
+  // by the time that anyone could ask. Known once the group is formed.
+  std::optional<bool> host_waits;
 };
 
 namespace comm {
 
 // State::connect(), with an error that lists the ranks which did not come.
-void connect_or_explain(Group::State& state, const char* operation);
+void connect_or_explain(Group::State& state, const char* operation, Deadline deadline);
 
 // Every rank's host, for local ranks where the environment does not tell them.
 void publish_host(const Job& job);

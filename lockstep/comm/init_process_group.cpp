@@ -88,7 +88,7 @@ Group init_process_group(const InitOptions& options) {
                ? comm::meet_in_file(options.init_method.substr(kFile.size()), job->member, deadline)
                : comm::meet(job->member, deadline);
   });
-  rendezvous.store->setTimeout(options.timeout);
+  rendezvous.store->setTimeout(std::max(deadline.remaining(), std::chrono::milliseconds(1)));
   job->hosts_store = rendezvous.hosts_store;
   job->store = c10::make_intrusive<c10d::PrefixStore>("default_pg", rendezvous.store);
   if (!job->backends.empty()) {
@@ -99,7 +99,8 @@ Group init_process_group(const InitOptions& options) {
   const int rank = job->member.rank;
   const int size = job->member.world_size;
   auto state = std::make_shared<Group::State>(std::move(job), "0", rank, size);
-  comm::connect_or_explain(*state, "init_process_group");
+  comm::connect_or_explain(*state, "init_process_group", deadline);
+  rendezvous.store->setTimeout(options.timeout);
   return Group(std::move(state));
 }
 

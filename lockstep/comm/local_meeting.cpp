@@ -92,15 +92,18 @@ LocalMeeting LocalMeeting::open(const std::string& name) {
 void LocalMeeting::announce(int port, int world_size, Deadline deadline) {
   std::vector<bool> arrived(static_cast<std::size_t>(world_size));
   for (int left = world_size - 1; left > 0;) {
+    if (deadline.passed()) {
+      throw PeerError("rank 0: " + missing_text(arrived) + " did not come within " +
+                      to_text(deadline.total()) +
+                      "; see whether they were started, or raise the timeout");
+    }
     if (!readable(socket_.get(), deadline)) {
-      if (deadline.passed()) {
-        throw PeerError("rank 0: " + missing_text(arrived) + " did not come within " +
-                        to_text(deadline.total()) +
-                        "; see whether they were started, or raise the timeout");
-      }
       continue;
     }
     const UniqueFd peer(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));  // Out of descriptors, say.
+    }
     std::int32_t rank = -1;
     if (!peer || !same_user(peer.get()) ||
         !receive(peer.get(), rank, Deadline::in(std::chrono::seconds(2)))) {

@@ -25,9 +25,9 @@ std::vector<int> ranks_not_joined(const Group::State& state) {
 
 }  // namespace
 
-void connect_or_explain(Group::State& state, const char* operation) {
+void connect_or_explain(Group::State& state, const char* operation, Deadline deadline) {
   try {
-    as_peer_error(std::string(operation) + " on " + state.who(), [&] { state.connect(); });
+    as_peer_error(std::string(operation) + " on " + state.who(), [&] { state.connect(deadline); });
   } catch (const PeerError& error) {
     std::vector<int> missing;
     try {

@@ -2,13 +2,14 @@
 
 #include <ATen/Parallel.h>
 #include <cxxabi.h>
+#include <limits.h>
 #include <poll.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -26,13 +27,14 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // Between SIGTERM and SIGKILL.
-constexpr std::size_t kLongestMessage = 64 * 1024;
+constexpr std::chrono::seconds kGrace{5};          // Between SIGTERM and SIGKILL.
+constexpr std::size_t kLongestMessage = PIPE_BUF;  // Fits into any pipe: writing it never blocks.
 
 struct Child {
   int rank = 0;
   pid_t pid = 0;
-  UniqueFd message;  // What it threw; end of file when it is gone.
+  UniqueFd end;      // A pidfd: readable when the process has ended.
+  UniqueFd message;  // What it threw.
   std::optional<int> status;
 };
 
@@ -70,9 +72,9 @@ std::string text_of(const std::exception& error) {
   return text.substr(0, kLongestMessage);
 }
 
-// Never returns: the parent's own cleanup must not run twice.
+// Never returns, and nothing escapes: the parent's own cleanup must not run twice.
 [[noreturn]] void run_child(int rank, int nprocs, int store_port,
-                            const std::function<void(int)>& fn, int message) {
+                            const std::function<void(int)>& fn, int message) noexcept {
   const auto set = [](const char* name, const std::string& value) {
     ::setenv(name, value.c_str(), 1);
   };
@@ -87,26 +89,25 @@ std::string text_of(const std::exception& error) {
   if (std::getenv("OMP_NUM_THREADS") == nullptr) {
     at::set_num_threads(std::max(1, usable_cores() / nprocs));
   }
-  int code = 0;
+  std::string thrown;
   try {
     fn(rank);
   } catch (const std::exception& error) {
-    write_all(message, text_of(error));
-    code = 1;
+    thrown = text_of(error);
   } catch (...) {
-    write_all(message, "an exception that is no std::exception");
-    code = 1;
+    thrown = "an exception that is no std::exception";
   }
   std::fflush(nullptr);
-  std::_Exit(code);
+  write_all(message, thrown);
+  std::_Exit(thrown.empty() ? 0 : 1);
 }
 
+// Does not block: the child has ended, even if something it forked still holds the pipe.
 std::string read_message(const Child& child) {
-  std::string text;
-  char block[4096];
-  for (ssize_t got = 0; (got = ::read(child.message.get(), block, sizeof block)) > 0;) {
-    text.append(block, static_cast<std::size_t>(got));
-  }
+  std::string text(kLongestMessage, '\0');
+  set_nonblocking(child.message.get());
+  const ssize_t got = ::read(child.message.get(), text.data(), text.size());
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   return text;
 }
 
@@ -115,27 +116,23 @@ std::string describe_end(int status) {
                              : "ended with exit code " + std::to_string(WEXITSTATUS(status));
 }
 
-// Waits until a child's pipe closes, which is when it ends; false at the deadline.
-bool wait_for_an_end(std::vector<Child>& children, Deadline deadline) {
+// Waits until a child ends; returns at the deadline at the latest.
+void wait_for_an_end(std::vector<Child>& children, Deadline deadline) {
   std::vector<pollfd> waits;
   std::vector<Child*> living;
   for (auto& child : children) {
     if (!child.status) {
-      waits.push_back({child.message.get(), POLLIN, 0});
+      waits.push_back({child.end.get(), POLLIN, 0});
       living.push_back(&child);
     }
   }
-  if (::poll(waits.data(), waits.size(), deadline.poll_timeout()) <= 0) {
-    return false;
-  }
+  ::poll(waits.data(), waits.size(), deadline.poll_timeout());
   for (std::size_t i = 0; i < waits.size(); ++i) {
-    // Readable: a message is there, and the end follows it at once.
     int status = 0;
     if (waits[i].revents != 0 && ::waitpid(living[i]->pid, &status, 0) == living[i]->pid) {
       living[i]->status = status;
     }
   }
-  return true;
 }
 
 void end_all(std::vector<Child>& children) {
@@ -156,20 +153,83 @@ void end_all(std::vector<Child>& children) {
   }
 }
 
+// The children, ended and reaped at the latest when this goes out of scope.
+class Ranks {
+ public:
+  // A caller that ignores SIGCHLD would have its children reaped by the kernel, unseen.
+  Ranks() {
+    struct sigaction standard{};
+    standard.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &standard, &before_);
+  }
+  ~Ranks() {
+    end_all(children_);
+    ::sigaction(SIGCHLD, &before_, nullptr);
+  }
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  void start(int rank, int nprocs, Listener& listener, const std::function<void(int)>& fn) {
+    Pipe pipe = make_pipe();
+    children_.reserve(static_cast<std::size_t>(nprocs));
+    const pid_t parent = ::getpid();
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      if (!die_with_parent(SIGKILL, parent)) {
+        std::_Exit(1);
+      }
+      children_.clear();
+      listener.fd.reset();
+      run_child(rank, nprocs, listener.port, fn, pipe.write_end.get());
+    }
+    if (pid < 0) {
+      throw_errno("spawn: starting rank " + std::to_string(rank) + " of " + std::to_string(nprocs));
+    }
+    UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+    const bool watched = static_cast<bool>(end);
+    children_.push_back({rank, pid, std::move(end), std::move(pipe.read_end), std::nullopt});
+    if (!watched) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+      children_.pop_back();
+      throw_errno("spawn: watching rank " + std::to_string(rank));
+    }
+  }
+
+  // Throws SpawnError for the first that failed.
+  void join() {
+    const auto living = [&] {
+      return std::any_of(children_.begin(), children_.end(),
+                         [](const Child& child) { return !child.status; });
+    };
+    while (living()) {
+      wait_for_an_end(children_, Deadline::in(std::chrono::hours(1)));
+      for (const auto& child : children_) {
+        if (child.status && *child.status != 0) {
+          const std::string thrown = read_message(child);
+          throw SpawnError(child.rank,
+                           "spawn: rank " + std::to_string(child.rank) + " (pid " +
+                               std::to_string(child.pid) + ") " +
+                               (thrown.empty() ? describe_end(*child.status) : "threw " + thrown));
+        }
+      }
+    }
+  }
+
+ private:
+  std::vector<Child> children_;
+  struct sigaction before_{};
+};
+
 // The ranks' store lives in the parent, which has its threads only now, after the last fork:
 // no rank is special, and one that is early waits in the socket's queue.
-c10::intrusive_ptr<c10d::TCPStore> serve_store(Listener listener, std::vector<Child>& children) {
+c10::intrusive_ptr<c10d::TCPStore> serve_store(Listener listener) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(listener.port);
   options.isServer = true;
   options.waitWorkers = false;
   options.masterListenFd = listener.fd.release();
-  try {
-    return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
-  } catch (const std::exception&) {
-    end_all(children);
-    throw;
-  }
+  return c10::make_intrusive<c10d::TCPStore>("127.0.0.1", options);
 }
 
 }  // namespace
@@ -180,45 +240,13 @@ void spawn(int nprocs, const std::function<void(int rank)>& fn) {
   }
   require_first();
   std::fflush(nullptr);  // Or every child would print again what is in the buffers.
-  const pid_t parent = ::getpid();
   Listener listener = listen_on({"127.0.0.1", 0});
-  std::vector<Child> children;
+  Ranks ranks;
   for (int rank = 0; rank < nprocs; ++rank) {
-    Pipe pipe = make_pipe();
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      if (!die_with_parent(SIGKILL, parent)) {
-        std::_Exit(1);
-      }
-      children.clear();
-      listener.fd.reset();
-      run_child(rank, nprocs, listener.port, fn, pipe.write_end.get());
-    }
-    if (pid < 0) {
-      const int error = errno;
-      end_all(children);
-      errno = error;
-      throw_errno("spawn: starting rank " + std::to_string(rank) + " of " + std::to_string(nprocs));
-    }
-    children.push_back({rank, pid, std::move(pipe.read_end), std::nullopt});
+    ranks.start(rank, nprocs, listener, fn);
   }
-
-  const auto store = serve_store(std::move(listener), children);
-  for (int left = nprocs; left > 0;) {
-    wait_for_an_end(children, Deadline::in(std::chrono::hours(1)));
-    left = 0;
-    for (const auto& child : children) {
-      left += child.status ? 0 : 1;
-      if (child.status && *child.status != 0) {
-        const std::string thrown = read_message(child);
-        const std::string who = "spawn: rank " + std::to_string(child.rank) + " (pid " +
-                                std::to_string(child.pid) + ") ";
-        end_all(children);
-        throw SpawnError(child.rank,
-                         who + (thrown.empty() ? describe_end(*child.status) : "threw " + thrown));
-      }
-    }
-  }
+  const auto store = serve_store(std::move(listener));
+  ranks.join();
 }
 
 }  // namespace lockstep

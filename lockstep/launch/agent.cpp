@@ -50,7 +50,7 @@ class Agent {
       }
     } catch (const UsageError& error) {
       fail(2, error.what());
-    } catch (const Error& error) {
+    } catch (const std::exception& error) {
       fail(1, error.what());
     }
     if (uplink_) {
@@ -128,7 +128,7 @@ class Agent {
         context_.folder.remove_if_temporary();
         ::_exit(128 + *first_signal_);
       } else {
-        first_signal_ = *signal;
+        first_signal_ = signal;
         node_->interrupt(*signal);
       }
     }

@@ -78,7 +78,9 @@ std::vector<Message> Channel::receive() {
 }
 
 void Channel::on_time() {
-  if (since(last_heard_) >= kSilenceLimit) {
+  // If we were busy ourselves, its signs of life may lie unread in the socket.
+  pollfd unread{socket_.get(), POLLIN, 0};
+  if (since(last_heard_) >= kSilenceLimit && ::poll(&unread, 1, 0) == 0) {
     throw PeerError("no sign of life for " + to_text(kSilenceLimit));
   }
   if (unsent_.size() > kMostUnsent) {

@@ -57,11 +57,7 @@ void Coordinator::on_join(PeerId peer, const Join& join) {
   if (is_member(peer)) {
     return;
   }
-  std::vector<Join> present;
-  for (const auto& [id, member] : members_) {
-    present.push_back(member.join);
-  }
-  const auto objection = object_to(join, present);
+  const auto objection = object_to(join, joins());
   if (!objection) {
     members_[peer].join = join;
     if (static_cast<int>(members_.size()) == settings_.leader.nodes) {
@@ -121,7 +117,8 @@ void Coordinator::on_interrupted(PeerId peer, const Interrupted& interrupted) {
   if (phase_ == Phase::kJoining) {
     end(*verdict_.end);
   } else if (phase_ == Phase::kRunning) {
-    stop_others(peer, interrupted.signal);
+    // The sender too: it may have been between two attempts, and about to start the next one.
+    stop_others(-1, interrupted.signal);
     conclude_if_all_stopped();
   }
 }
@@ -167,12 +164,8 @@ void Coordinator::on_time() {
 }
 
 void Coordinator::seat_everybody() {
-  std::vector<Join> joins;
-  for (const auto& [id, member] : members_) {
-    joins.push_back(member.join);
-  }
-  const auto ranks = assign_node_ranks(joins);
-  plan_.nodes.resize(joins.size());
+  const auto ranks = assign_node_ranks(joins());
+  plan_.nodes.resize(ranks.size());
   std::size_t i = 0;
   for (auto& [id, member] : members_) {
     member.rank = ranks[i++];
@@ -244,6 +237,16 @@ void Coordinator::end(const End& message) {
       post(id, message);
     }
   }
+}
+
+// The leader's is the first.
+std::vector<Join> Coordinator::joins() const {
+  std::vector<Join> joins;
+  joins.reserve(members_.size());
+  for (const auto& [id, member] : members_) {
+    joins.push_back(member.join);
+  }
+  return joins;
 }
 
 std::string Coordinator::name_of(PeerId peer) const {

@@ -81,6 +81,7 @@ class Coordinator {
   void conclude();
   void end(const End& message);
   void abandon(const std::string& text);
+  [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string name_of(PeerId peer) const;
   [[nodiscard]] std::string missing_nodes() const;
   [[nodiscard]] bool several() const { return settings_.leader.nodes > 1; }

@@ -15,9 +15,9 @@ enum class Kind { kValue, kSwitch, kNotYet, kNotYetSwitch };
 
 struct Flag {
   std::string_view name;
-  Kind kind;
   std::string_view value_name;
   std::string_view help;
+  Kind kind;
   char letter = '\0';
   bool in_environment = true;  // Whether torchrun reads PET_<NAME> for it.
 
@@ -26,44 +26,45 @@ struct Flag {
 };
 
 constexpr Flag kFlags[] = {
-    {"nproc-per-node", Kind::kValue, "N|auto|gpu|cpu", "workers on this node [1]"},
-    {"nnodes", Kind::kValue, "N", "number of nodes [1]"},
-    {"node-rank", Kind::kValue, "R", "this node's rank [0; c10d: by host name]"},
-    {"master-addr", Kind::kValue, "HOST", "address of node 0 [127.0.0.1]"},
-    {"master-port", Kind::kValue, "PORT", "port on node 0 [one node: any free; several: 29500]"},
-    {"standalone", Kind::kSwitch, "", "one node (the default here: nothing to set up)"},
-    {"rdzv-backend", Kind::kValue, "static|c10d", "how nodes find each other [static]"},
-    {"rdzv-endpoint", Kind::kValue, "HOST[:PORT]", "where they meet [static: the master]"},
-    {"rdzv-id", Kind::kValue, "NAME", "name of the job, the same on all nodes"},
-    {"join-timeout", Kind::kValue, "SECONDS", "how long to wait for all nodes [900]", '\0', false},
-    {"max-restarts", Kind::kValue, "N", "restarts of the whole group after a failure [0]"},
-    {"shutdown-timeout", Kind::kValue, "SECONDS", "from SIGTERM to SIGKILL [30]"},
-    {"signals-to-handle", Kind::kValue, "NAMES",
-     "signals passed on to the workers [SIGTERM,SIGINT,SIGHUP,SIGQUIT]"},
-    {"monitor-interval", Kind::kValue, "SECONDS", "accepted; we are woken by events instead"},
-    {"gpu-ids", Kind::kValue, "1,6,3", "use these GPUs, in this order; one worker each", '\0',
+    {"nproc-per-node", "N|auto|gpu|cpu", "workers on this node [1]", Kind::kValue},
+    {"nnodes", "N", "number of nodes [1]", Kind::kValue},
+    {"node-rank", "R", "this node's rank [0; c10d: by host name]", Kind::kValue},
+    {"master-addr", "HOST", "address of node 0 [127.0.0.1]", Kind::kValue},
+    {"master-port", "PORT", "port on node 0 [one node: any free; several: 29500]", Kind::kValue},
+    {"standalone", "", "one node (the default here: nothing to set up)", Kind::kSwitch},
+    {"rdzv-backend", "static|c10d", "how nodes find each other [static]", Kind::kValue},
+    {"rdzv-endpoint", "HOST[:PORT]", "where they meet [static: the master]", Kind::kValue},
+    {"rdzv-id", "NAME", "name of the job, the same on all nodes", Kind::kValue},
+    {"join-timeout", "SECONDS", "how long to wait for all nodes [900]", Kind::kValue, '\0', false},
+    {"max-restarts", "N", "restarts of the whole group after a failure [0]", Kind::kValue},
+    {"shutdown-timeout", "SECONDS", "from SIGTERM to SIGKILL [30]", Kind::kValue},
+    {"signals-to-handle", "NAMES",
+     "signals passed on to the workers [SIGTERM,SIGINT,SIGHUP,SIGQUIT]", Kind::kValue},
+    {"monitor-interval", "SECONDS", "accepted; we are woken by events instead", Kind::kValue},
+    {"gpu-ids", "1,6,3", "use these GPUs, in this order; one worker each", Kind::kValue, '\0',
      false},
-    {"log-dir", Kind::kValue, "DIR", "keep the output of every worker below DIR"},
-    {"redirects", Kind::kValue, "0-3|R:0-3,...", "1 stdout, 2 stderr, 3 both: to files only", 'r'},
-    {"tee", Kind::kValue, "0-3|R:0-3,...", "the same, to files and prefixed to the console", 't'},
-    {"local-ranks-filter", Kind::kValue, "0,1", "show only these local ranks on the console"},
-    {"log-line-prefix-template", Kind::kValue, "TEXT",
-     "prefix of --tee lines [[${role_name}${local_rank}]:]; also ${rank}, ${hostname}"},
-    {"module", Kind::kSwitch, "", "PROGRAM is a Python module, as in python -m", 'm'},
-    {"no-python", Kind::kSwitch, "", "execute PROGRAM even if it ends in .py"},
-    {"role", Kind::kValue, "NAME", "name of the workers' role [default]"},
-    {"local-addr", Kind::kValue, "HOST", "this node's name in messages and node order"},
-    {"help", Kind::kSwitch, "", "this text", 'h', false},
-    {"rdzv-conf", Kind::kNotYet, "", ""},
-    {"start-method", Kind::kNotYet, "", ""},
-    {"event-log-handler", Kind::kNotYet, "", ""},
-    {"run-path", Kind::kNotYetSwitch, "", ""},
-    {"duplicate-stdout-filters", Kind::kNotYet, "", ""},
-    {"duplicate-stderr-filters", Kind::kNotYet, "", ""},
-    {"logs-specs", Kind::kNotYet, "", "", '\0', false},
-    {"numa-binding", Kind::kNotYet, "", "", '\0', false},
-    {"virtual-local-rank", Kind::kNotYetSwitch, "", ""},
-    {"print-completion", Kind::kNotYet, "", "", '\0', false},
+    {"log-dir", "DIR", "keep the output of every worker below DIR", Kind::kValue},
+    {"redirects", "0-3|R:0-3,...", "1 stdout, 2 stderr, 3 both: to files only", Kind::kValue, 'r'},
+    {"tee", "0-3|R:0-3,...", "the same, to files and prefixed to the console", Kind::kValue, 't'},
+    {"local-ranks-filter", "0,1", "show only these local ranks on the console", Kind::kValue},
+    {"log-line-prefix-template", "TEXT",
+     "prefix of --tee lines [[${role_name}${local_rank}]:]; also ${rank}, ${hostname}",
+     Kind::kValue},
+    {"module", "", "PROGRAM is a Python module, as in python -m", Kind::kSwitch, 'm'},
+    {"no-python", "", "execute PROGRAM even if it ends in .py", Kind::kSwitch},
+    {"role", "NAME", "name of the workers' role [default]", Kind::kValue},
+    {"local-addr", "HOST", "this node's name in messages and node order", Kind::kValue},
+    {"help", "", "this text", Kind::kSwitch, 'h', false},
+    {"rdzv-conf", "", "", Kind::kNotYet},
+    {"start-method", "", "", Kind::kNotYet},
+    {"event-log-handler", "", "", Kind::kNotYet},
+    {"run-path", "", "", Kind::kNotYetSwitch},
+    {"duplicate-stdout-filters", "", "", Kind::kNotYet},
+    {"duplicate-stderr-filters", "", "", Kind::kNotYet},
+    {"logs-specs", "", "", Kind::kNotYet, '\0', false},
+    {"numa-binding", "", "", Kind::kNotYet, '\0', false},
+    {"virtual-local-rank", "", "", Kind::kNotYetSwitch},
+    {"print-completion", "", "", Kind::kNotYet, '\0', false},
 };
 
 struct Alias {

@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::seconds kSweepPatience{2};
+constexpr std::chrono::seconds kSweepPatience{1};
 
 JobSettings settings_of(const Context& context) {
   const RunOptions& options = context.options;

@@ -21,7 +21,8 @@ constexpr const char* kDefaultPrefix = "[${role_name}${local_rank}]:";
 // The run id is the user's text, but must stay one folder name.
 std::string as_folder_name(std::string text) {
   std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '/' || std::iscntrl(c) != 0; }, '_');
+      text.begin(), text.end(),
+      [](char c) { return c == '/' || std::iscntrl(static_cast<unsigned char>(c)) != 0; }, '_');
   return text.substr(0, 128);
 }
 

@@ -82,9 +82,10 @@ std::vector<int> parse_signals(const std::string& text) {
   for (const auto& name : split(text, ',')) {
     const int signal = signal_number(std::string(trim(name)));
     if (signal == 0 || signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
-      throw UsageError(
-          "--signals-to-handle is '" + text + "': '" + name +
+      std::string error = "--signals-to-handle is '";
+      error.append(text).append("': '").append(name).append(
           "' is no signal that can be passed on, expected names such as SIGTERM,SIGUSR1");
+      throw UsageError(error);
     }
     signals.push_back(signal);
   }

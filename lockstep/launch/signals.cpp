@@ -30,6 +30,10 @@ Signals::Signals(const std::vector<int>& handled) {
     }
   }
   ::sigprocmask(SIG_BLOCK, &watched_, &before_);
+  // Where our caller ignores SIGCHLD the kernel would reap our children unseen and tell nobody.
+  struct sigaction standard{};
+  standard.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &standard, nullptr);
   struct sigaction ignore{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &pipe_before_);

@@ -27,7 +27,7 @@ std::vector<std::string> flatten(const Environment& environment) {
   std::vector<std::string> entries;
   entries.reserve(environment.variables().size());
   for (const auto& [name, value] : environment.variables()) {
-    entries.push_back(name + "=" + value);
+    entries.emplace_back(name).append("=").append(value);
   }
   return entries;
 }

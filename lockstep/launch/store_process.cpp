@@ -22,15 +22,12 @@ int StoreProcess::open(const Endpoint& endpoint) {
     });
     return port;
   }
-  Pipe pipe = make_pipe();
   ChildSpec spec;
   spec.path = context_.store_program;
   spec.arguments = {spec.path, "--listen-fd", std::to_string(listener_.fd.get())};
   spec.environment = context_.environment;
-  spec.stdin_fd = pipe.read_end.get();
   spec.kept_fd = listener_.fd.get();
   pid_ = start_child(spec, *context_.signals);
-  lifeline_ = std::move(pipe.write_end);
   listener_ = {};
   return port;
 }
@@ -40,7 +37,6 @@ void StoreProcess::stop() {
     loop_.forget(listener_.fd.get());
     listener_ = {};
   }
-  lifeline_.reset();
   if (pid_ > 0) {
     // It holds nothing worth saving, and nobody waits for an answer any more.
     signal_child(pid_, SIGKILL);

@@ -35,7 +35,6 @@ class StoreProcess {
   const Context& context_;
   EventLoop& loop_;
   Listener listener_;  // Only while there is no program to hand it to.
-  UniqueFd lifeline_;  // The store's stdin: it ends when this closes.
   pid_t pid_ = 0;
 };
 

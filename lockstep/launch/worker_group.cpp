@@ -61,7 +61,7 @@ StreamEnd open_stream(const StreamRoute& route, CaptureTarget target, bool keep_
 }
 
 std::string end_of_file(const std::string& path) {
-  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   const off_t size = file ? ::lseek(file.get(), 0, SEEK_END) : 0;
   const off_t start = std::max<off_t>(0, size - static_cast<off_t>(kTailBytes));
   std::string tail(static_cast<std::size_t>(std::max<off_t>(0, size - start)), '\0');
@@ -89,7 +89,7 @@ WorkerGroup::~WorkerGroup() {
 }
 
 void WorkerGroup::start() {
-  if (start_.plan.nodes.size() > 1 && !context_.environment.has("GLOO_SOCKET_IFNAME")) {
+  if (!context_.environment.has("GLOO_SOCKET_IFNAME")) {
     interface_ = interface_towards(start_.plan.master_addr);
   }
   for (std::size_t i = 0; i < workers_.size(); ++i) {
@@ -140,15 +140,17 @@ Environment WorkerGroup::environment_of(const Worker& worker) const {
   add(worker_environment(start_.plan, start_.node_rank, worker.local_rank));
   environment.set("TORCHELASTIC_ERROR_FILE", worker.files.error);
   environment.set("TORCHELASTIC_SIGNALS_TO_HANDLE", options.signal_names);
-  if (interface_ && *interface_ != "lo") {
+  // Else Python's Gloo listens wherever this machine's own name happens to lead. Several nodes that
+  // seem to meet on loopback know their master by a name that only its own hosts file maps there.
+  if (interface_ && (*interface_ != "lo" || is_loopback_name(start_.plan.master_addr))) {
     environment.set("GLOO_SOCKET_IFNAME", *interface_);
   }
   if (!options.gpu_ids.empty()) {
-    std::vector<std::string> ids;
+    std::string ids;
     for (const int id : options.gpu_ids) {
-      ids.push_back(std::to_string(id));
+      ids.append(ids.empty() ? "" : ",").append(std::to_string(id));
     }
-    environment.set("CUDA_VISIBLE_DEVICES", join(ids, ","));
+    environment.set("CUDA_VISIBLE_DEVICES", ids);
   }
   return environment;
 }

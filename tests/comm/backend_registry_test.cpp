@@ -29,6 +29,24 @@ TEST(BackendRegistry, AnUnknownNameListsTheKnownOnes) {
               ThrowsMessage<UsageError>(HasSubstr("'tpu' is no device")));
 }
 
+TEST(BackendRegistry, ABackendIsNotTakenForADeviceItDoesNotServe) {
+  auto registry = BackendRegistry::built_in();
+  registry.add("mine", {c10::kCUDA}, nullptr);
+  EXPECT_THAT([&] { (void)registry.parse("cpu:mine"); },
+              ThrowsMessage<UsageError>(HasSubstr("does not serve cpu")));
+}
+
+TEST(BackendRegistry, TwoBackendsOfOnesOwnAreRefused) {
+  auto registry = BackendRegistry::built_in();
+  const auto local = [](const BackendRequest&) {
+    return c10::make_intrusive<comm::LocalBackend>();
+  };
+  registry.add("one", {c10::kCPU}, local);
+  registry.add("two", {c10::kCUDA}, local);
+  EXPECT_THAT([&] { init_process_group({.backend = "cpu:one,cuda:two", .registry = registry}); },
+              ThrowsMessage<UsageError>(HasSubstr("at most one")));
+}
+
 TEST(BackendRegistry, APlannedNameSaysThatItIsNotThereYet) {
   for (const char* name : {"shm", "lockstep", "mpi"}) {
     EXPECT_THAT([&] { (void)BackendRegistry::built_in().parse(name); },

@@ -148,6 +148,17 @@ TEST(Discover, PmiRanksOfOneHostMeetByTheirParent) {
   EXPECT_EQ(member.meeting_name, "pmi-child-of-42");
 }
 
+TEST(Discover, PmiRanksOnSeveralHostsGoToOneAddressWhateverTheirParents) {
+  const Environment environment(Variables{
+      {"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MPI_LOCALNRANKS", "2"}, {"MASTER_ADDR", "10.0.0.1"}});
+  EXPECT_EQ(to_text(*discover(environment, 1).master), to_text(*discover(environment, 2).master));
+}
+
+TEST(Discover, ARankBeyondAnIntIsNotCutToOne) {
+  EXPECT_THROW(found(slurm_step({{"SLURM_PROCID", "4294967296"}})), UsageError);
+  EXPECT_THROW(found({{"PMI_RANK", "4294967296"}, {"PMI_SIZE", "2"}}), UsageError);
+}
+
 TEST(Discover, PbsdshCountsTheLinesOfTheNodeFile) {
   const std::string path = ::testing::TempDir() + "pbs_nodes";
   std::ofstream(path) << "a\na\nb\nb\n";

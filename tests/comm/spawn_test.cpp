@@ -66,6 +66,24 @@ TEST(Spawn, RefusesAProcessThatAlreadyHasThreads) {
   other.join();
 }
 
+TEST(Spawn, WorksWhereTheCallerIgnoresSigchld) {
+  std::signal(SIGCHLD, SIG_IGN);
+  EXPECT_NO_THROW(spawn(2, [](int) {}));
+  EXPECT_THROW(spawn(2, [](int) { throw std::runtime_error("x"); }), SpawnError);
+  EXPECT_EQ(std::signal(SIGCHLD, SIG_DFL), SIG_IGN);
+}
+
+TEST(Spawn, DoesNotWaitForWhatARankForked) {
+  const auto start = std::chrono::steady_clock::now();
+  spawn(1, [](int) {
+    if (::fork() == 0) {
+      ::sleep(20);  // Holds all of the rank's descriptors.
+      std::_Exit(0);
+    }
+  });
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
+}
+
 TEST(Spawn, RefusesFewerThanOneRank) {
   EXPECT_THROW(spawn(0, [](int) {}), UsageError);
 }

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-constexpr PrefixNames kNames{.role = "r", .rank = 12, .local_rank = 3, .host = "h"};
+const PrefixNames kNames{.role = "r", .rank = 12, .local_rank = 3, .host = "h"};
 
 LogOptions logs(const std::string& folder, const std::string& redirects, const std::string& tee) {
   LogOptions options;

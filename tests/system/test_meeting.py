@@ -1,6 +1,8 @@
 """The same program joins every kind of job; and leaves main cleanly whatever it forgot."""
+import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -120,6 +122,30 @@ def test_a_python_and_a_cpp_rank_form_one_group():
         lines = finish(python, cpp)
         assert lines[python_rank] == f"rank {python_rank} of 2: the sum is 3"
         assert lines[1 - python_rank].endswith("the sum is 3")
+
+
+def test_ranks_of_one_node_listen_on_loopback_alone():
+    program = os.path.join(os.path.dirname(__file__), "programs", "listeners.py")
+    job = start([LOCKSTEP, "run", "--nproc-per-node", "2", program], VIRTUAL_ENV=os.path.dirname(os.path.dirname(sys.executable)))
+    lines = finish(job)
+    assert len(lines) >= 2, "no rank listens, so nothing was shown"
+    assert all(line.startswith("127.") for line in lines), lines
+
+
+def test_a_caller_that_ignores_sigchld_is_no_obstacle():
+    command = [LOCKSTEP, "run", "--nproc-per-node", "2", "/bin/sh", "-c", "exit 7"]
+    done = subprocess.run(command, env=clean_environment(), timeout=LIMIT, capture_output=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    assert done.returncode == 7, done.stderr
+
+
+def test_the_start_up_benchmark_prints_both_sides():
+    done = subprocess.run([LOCKSTEP, "bench", "startup", "--runs", "1", "--json"], env=clean_environment(),
+                          timeout=LIMIT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["row"] for row in rows] == ["/bin/true", "one step of the toy model"]
+    assert all(len(row["ours_s"]) == len(row["torchrun_s"]) == 1 for row in rows)
 
 
 @pytest.mark.parametrize("way", ["return", "exit", "quick_exit", "global", "static", "leak", "pending", "pending_exit"])

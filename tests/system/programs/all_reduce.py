@@ -1,10 +1,13 @@
 """A Python rank: the sum over all ranks through torch.distributed, printed like examples/all_reduce."""
+import sys
+
 import torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
 t = torch.full((4,), float(dist.get_rank() + 1))
 dist.all_reduce(t)
-print(f"rank {dist.get_rank()} of {dist.get_world_size()}: the sum is {t[0].item():g}", flush=True)
+sys.stdout.write(f"rank {dist.get_rank()} of {dist.get_world_size()}: the sum is {t[0].item():g}\n")
+sys.stdout.flush()
 dist.barrier()
 dist.destroy_process_group()
