@@ -12,6 +12,8 @@
 namespace lockstep::comm {
 namespace {
 
+constexpr std::chrono::milliseconds kPatience{10'000};  // Before we say what we wait for.
+
 std::string on_rank(const Membership& member) {
   return "init_process_group on rank " + std::to_string(member.rank) + ": ";
 }
@@ -33,10 +35,27 @@ c10::intrusive_ptr<c10d::Store> serve(const Endpoint& endpoint, Listener listene
   return c10::make_intrusive<c10d::TCPStore>(endpoint.host, options);
 }
 
+// TCPStore would wait as long but not say what is wrong.
+void wait_for_master(const Endpoint& endpoint, const Membership& member, Deadline deadline) {
+  const auto patience = std::min(deadline.remaining(), kPatience);
+  try {
+    connect_to(endpoint, Deadline::in(patience));
+    return;
+  } catch (const PeerError& error) {
+    // A launcher's store listens before its workers start: it will not come later.
+    if (member.launcher_serves_store || patience < kPatience) {
+      throw;
+    }
+    TORCH_WARN(on_rank(member), error.what(), "; going on trying for ",
+               to_text(deadline.remaining()));
+  }
+  connect_to(endpoint, deadline);
+}
+
 c10::intrusive_ptr<c10d::Store> join(const Endpoint& endpoint, const Membership& member,
                                      Deadline deadline) {
   try {
-    connect_to(endpoint, deadline);  // TCPStore would wait as long but not say what is wrong.
+    wait_for_master(endpoint, member, deadline);
   } catch (const PeerError& error) {
     throw PeerError(on_rank(member) + error.what() +
                     " (the address is that of MASTER_ADDR, MASTER_PORT or init_method)");

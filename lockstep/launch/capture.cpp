@@ -54,9 +54,9 @@ void Capture::take(std::string_view bytes) {
   }
   if (file_ && !write_all(file_.get(), bytes)) {
     file_.reset();
-    if (target_.console != nullptr) {
-      target_.console->say("lockstep run: the log '" + target_.file +
-                           "' ends here: it cannot be written (disk full?)\n");
+    if (target_.complaints != nullptr) {
+      target_.complaints->say("lockstep run: the log '" + target_.file +
+                              "' ends here: it cannot be written (disk full?)\n");
     }
   }
   if (target_.console != nullptr) {

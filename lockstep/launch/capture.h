@@ -13,6 +13,8 @@ struct CaptureTarget {
   std::string file;            // Empty: none.
   Console* console = nullptr;  // Must outlive the capture; null: none.
   std::string prefix;          // Put before each line on the console; lines then stay whole.
+  Console* complaints =
+      nullptr;  // Where it is said that the file cannot be written; null: nowhere.
 };
 
 class Capture {

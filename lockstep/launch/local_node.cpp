@@ -11,6 +11,7 @@ namespace {
 // A process survives SIGKILL only inside a system call that cannot be interrupted.
 constexpr std::chrono::seconds kKillPatience{5};
 constexpr std::chrono::seconds kDrainPatience{1};
+constexpr std::chrono::seconds kSilence{1};  // Before a user wonders what we wait for.
 
 }  // namespace
 
@@ -40,6 +41,7 @@ void LocalNode::stop(const Stop& command) {
 }
 
 void LocalNode::interrupt(int signal) {
+  first_signal_seen_ = true;
   const int running = workers_ ? workers_->running() : 0;
   consoles_.err.say("lockstep run: " + signal_name(signal) + " received: " +
                     (running == 0 ? "no worker runs here\n"
@@ -56,6 +58,7 @@ void LocalNode::interrupt(int signal) {
 }
 
 void LocalNode::begin_stop(int signal) {
+  said_that_we_wait_ = first_signal_seen_;
   phase_ = Phase::kStopping;
   deadline_ = Deadline::in(context_.options.shutdown_timeout);
   workers_->signal(signal);
@@ -76,7 +79,17 @@ void LocalNode::on_exits(const std::vector<ChildExit>& exits) {
 }
 
 void LocalNode::on_time() {
-  if (!busy() || !deadline_.passed()) {
+  if (!busy()) {
+    return;
+  }
+  if (phase_ == Phase::kStopping && !said_that_we_wait_ &&
+      deadline_.total() - deadline_.remaining() > kSilence) {
+    said_that_we_wait_ = true;
+    consoles_.err.say("lockstep run: the job is being stopped; waiting up to " +
+                      to_text(deadline_.total()) + " for " + workers_->running_ranks() +
+                      " to end\n");
+  }
+  if (!deadline_.passed()) {
     return;
   }
   if (phase_ == Phase::kStopping) {

@@ -48,7 +48,9 @@ class LocalNode {
   Phase phase_ = Phase::kIdle;
   int attempt_ = -1;
   std::unique_ptr<WorkerGroup> workers_;
-  Deadline deadline_;  // Of stopping, then of killing.
+  Deadline deadline_;               // Of stopping, then of killing.
+  bool first_signal_seen_ = false;  // The user was told then how long it may take.
+  bool said_that_we_wait_ = false;
 };
 
 }  // namespace lockstep::launch

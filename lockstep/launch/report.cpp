@@ -1,5 +1,9 @@
 #include "lockstep/launch/report.h"
 
+#include <cxxabi.h>
+
+#include <cstdlib>
+
 #include <algorithm>
 #include <csignal>
 #include <iterator>
@@ -43,6 +47,30 @@ void append_block(std::string& report, const std::string& title, const std::stri
   }
 }
 
+std::vector<std::string> clean_lines(const std::string& text) {
+  std::vector<std::string> lines;
+  for (const auto& line : split(text, '\n')) {
+    lines.push_back(clean_line(line));
+  }
+  while (!lines.empty() && trim(lines.back()).empty()) {
+    lines.pop_back();
+  }
+  return lines;
+}
+
+// A frame of a C++ backtrace ends with the function's mangled name.
+std::string demangled(const std::string& line) {
+  const auto start = line.rfind(" _Z");
+  if (start == std::string::npos) {
+    return line;
+  }
+  int status = 0;
+  char* name = abi::__cxa_demangle(line.c_str() + start + 1, nullptr, nullptr, &status);
+  std::string readable = status == 0 ? line.substr(0, start + 1) + name : line;
+  std::free(name);
+  return readable;
+}
+
 // The traceback usually went to stderr as well; once is enough.
 bool shown_already(const std::string& traceback, const std::string& tail) {
   const std::string last = last_lines(traceback, 1);
@@ -53,7 +81,7 @@ void append_root_cause(std::string& report, const Failure& root) {
   const std::string tail = last_lines(root.stderr_tail, kTailLines);
   append_block(report, "message", last_lines(root.message, kMessageLines));
   if (!shown_already(root.traceback, tail)) {
-    append_block(report, "traceback", last_lines(root.traceback, kTailLines));
+    append_block(report, "traceback", innermost_frames(root.traceback, kTailLines));
   }
   append_block(report, "end of its stderr", tail);
   report += "  log: " +
@@ -137,14 +165,20 @@ std::string format_report(const std::vector<Failure>& failures, bool several_nod
   return report;
 }
 
+std::string innermost_frames(const std::string& traceback, std::size_t lines) {
+  if (!trim(traceback).starts_with("#0 ")) {
+    return last_lines(traceback, lines);
+  }
+  auto kept = clean_lines(traceback);
+  kept.resize(std::min(kept.size(), lines));
+  for (auto& line : kept) {
+    line = demangled(line);
+  }
+  return join(kept, "\n");
+}
+
 std::string last_lines(const std::string& text, std::size_t lines) {
-  std::vector<std::string> kept;
-  for (const auto& line : split(text, '\n')) {
-    kept.push_back(clean_line(line));
-  }
-  while (!kept.empty() && trim(kept.back()).empty()) {
-    kept.pop_back();
-  }
+  auto kept = clean_lines(text);
   if (kept.size() > lines) {
     kept.erase(kept.begin(), kept.end() - static_cast<std::ptrdiff_t>(lines));
   }

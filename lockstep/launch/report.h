@@ -21,6 +21,10 @@ std::string format_report(const std::vector<Failure>& failures, bool several_nod
 // One line for each worker that failed without being told to stop; empty if there is none.
 std::string list_failures(const std::vector<Failure>& failures, bool several_nodes);
 
+// The frames nearest to the fault: the first ones of a C++ backtrace ("#0 ..."), with readable
+// names, and the last ones of a Python one.
+std::string innermost_frames(const std::string& traceback, std::size_t lines);
+
 // The last `lines` lines of `text` without control characters; of a line that was rewritten
 // with carriage returns (a progress bar), the last state. Lines are cut at 300 characters.
 std::string last_lines(const std::string& text, std::size_t lines);

@@ -21,6 +21,8 @@ constexpr std::chrono::seconds kKillPatience{5};
 
 [[noreturn]] void become_agent(const Context& context, Pipe pipe) {
   ::setsid();
+  // Our death closes the pipe, but an agent that is stopped would not look.
+  die_with_parent(SIGCONT, ::getppid());
   ::prctl(PR_SET_NAME, "lockstep-agent");  // `killall lockstep` leaves one of the two alive.
   become_subreaper();
   pipe.write_end.reset();

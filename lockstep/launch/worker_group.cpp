@@ -112,10 +112,12 @@ void WorkerGroup::start_worker(Worker& worker) {
   const std::string prefix =
       expand_prefix(options.logs.prefix_template,
                     {options.role, worker.rank, worker.local_rank, options.nodes.name});
-  const StreamEnd out = open_stream(worker.routes.out, {worker.files.out, &consoles_.out, prefix},
-                                    /*keep_tail=*/false, worker.out);
-  const StreamEnd err = open_stream(worker.routes.err, {worker.files.err, &consoles_.err, prefix},
-                                    /*keep_tail=*/true, worker.err);
+  const StreamEnd out =
+      open_stream(worker.routes.out, {worker.files.out, &consoles_.out, prefix, &consoles_.err},
+                  /*keep_tail=*/false, worker.out);
+  const StreamEnd err =
+      open_stream(worker.routes.err, {worker.files.err, &consoles_.err, prefix, &consoles_.err},
+                  /*keep_tail=*/true, worker.err);
   ChildSpec spec;
   spec.path = context_.program.path;
   spec.arguments = context_.program.arguments;
@@ -234,7 +236,7 @@ void WorkerGroup::record(Worker& worker, int status) {
   failure.stopped_by_us = told_to_stop_;
   const ErrorNote note = read_error_note(worker.files.error);
   failure.message = last_lines(note.message, kTailLines);
-  failure.traceback = last_lines(note.traceback, kTailLines);
+  failure.traceback = innermost_frames(note.traceback, kTailLines);
   failure.timestamp = note.timestamp;
   if (worker.routes.err.file && !context_.folder.temporary) {
     failure.log_path = worker.files.err;

@@ -63,13 +63,14 @@ TEST_F(CaptureTest, CutsAnEndlessLine) {
 
 TEST_F(CaptureTest, AFullDiskIsSaidOnce) {
   Pipe pipe = make_pipe();
-  Capture capture(std::move(pipe.read_end), {"/dev/full", &consoles_.get().out, ""});
+  Capture capture(std::move(pipe.read_end),
+                  {"/dev/full", &consoles_.get().out, "", &consoles_.get().err});
   for (int i = 0; i < 3; ++i) {
     write_all(pipe.write_end.get(), "line\n");
     capture.read_some();
   }
-  EXPECT_THAT(consoles_.out(), HasSubstr("the log '/dev/full' ends here"));
-  EXPECT_THAT(consoles_.out(), ::testing::EndsWith("line\nline\nline\n"));
+  EXPECT_THAT(consoles_.err(), HasSubstr("the log '/dev/full' ends here"));
+  EXPECT_EQ(consoles_.out(), "line\nline\nline\n");
 }
 
 TEST(LogFile, IsPrivateAndFollowsNoLink) {

@@ -255,5 +255,20 @@ TEST(Coordinator, StrangersCannotDoAnything) {
   EXPECT_FALSE(job->ended());
 }
 
+TEST(Coordinator, ASignalBetweenTwoAttemptsStopsTheNextOne) {
+  Job job(1, /*max_restarts=*/1);
+  job.sent<Start>();
+  job->on_message(kLocalPeer, Failed{0, failure(0, 0)});
+  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0)}});
+  job->on_message(kLocalPeer, Interrupted{SIGINT});
+  bool started = false;
+  bool stopped = false;
+  for (const auto& [peer, message] : job->take_outgoing()) {
+    started = started || std::holds_alternative<Start>(message);
+    stopped = stopped || (started && std::holds_alternative<Stop>(message));
+  }
+  EXPECT_TRUE(stopped);
+}
+
 }  // namespace
 }  // namespace lockstep::launch

@@ -99,5 +99,15 @@ TEST(LastLines, CleansWhatATerminalWouldInterpret) {
   EXPECT_EQ(last_lines("", 3), "");
 }
 
+TEST(InnermostFrames, AreTheFirstOfACppBacktraceAndReadable) {
+  EXPECT_EQ(
+      innermost_frames("  #0 ./train+0x1 _ZN3net5crashEv\n  #1 ./train+0x2 main\n  #2 libc\n", 2),
+      "  #0 ./train+0x1 net::crash()\n  #1 ./train+0x2 main");
+}
+
+TEST(InnermostFrames, AreTheLastOfAPythonOne) {
+  EXPECT_EQ(innermost_frames("Traceback\n  a.py\nValueError: x\n", 1), "ValueError: x");
+}
+
 }  // namespace
 }  // namespace lockstep::launch
