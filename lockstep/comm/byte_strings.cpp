@@ -11,12 +11,17 @@ namespace {
 
 at::Tensor to_tensor(const std::string& bytes, at::Device device) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(bytes.size())}, at::kByte);
-  std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  if (!bytes.empty()) {  // An empty tensor has no memory to copy to.
+    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  }
   return tensor.to(device);
 }
 
 std::string to_string(const at::Tensor& tensor) {
   const at::Tensor here = tensor.to(at::kCPU).contiguous();
+  if (here.numel() == 0) {
+    return {};
+  }
   return {static_cast<const char*>(here.data_ptr()), static_cast<std::size_t>(here.numel())};
 }
 
