@@ -18,10 +18,14 @@ namespace {
 
 [[noreturn]] void become(const std::vector<std::string>& command, int error_pipe) {
   const int null = ::open("/dev/null", O_RDWR);
+  if (null < 0) {
+    ::_exit(127);
+  }
   ::dup2(null, STDIN_FILENO);
   ::dup2(null, STDOUT_FILENO);
   ::dup2(error_pipe, STDERR_FILENO);
   std::vector<char*> arguments;
+  arguments.reserve(command.size() + 1);
   for (const auto& part : command) {
     arguments.push_back(const_cast<char*>(part.c_str()));
   }

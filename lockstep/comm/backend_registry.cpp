@@ -28,6 +28,7 @@ const BackendRegistry::Entry& BackendRegistry::find(const std::string& name) con
     return found->second;
   }
   std::vector<std::string> names;
+  names.reserve(entries_.size());
   for (const auto& [known, entry] : entries_) {
     names.push_back(known);
   }
