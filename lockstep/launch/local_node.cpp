@@ -31,6 +31,7 @@ void LocalNode::start(const Start& command) {
   attempt_ = command.plan.attempt;
   workers_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_, command);
   phase_ = Phase::kRunning;
+  said_that_we_wait_ = false;
   workers_->start();
 }
 
@@ -41,7 +42,7 @@ void LocalNode::stop(const Stop& command) {
 }
 
 void LocalNode::interrupt(int signal) {
-  first_signal_seen_ = true;
+  said_that_we_wait_ = true;
   const int running = workers_ ? workers_->running() : 0;
   consoles_.err.say("lockstep run: " + signal_name(signal) + " received: " +
                     (running == 0 ? "no worker runs here\n"
@@ -58,7 +59,6 @@ void LocalNode::interrupt(int signal) {
 }
 
 void LocalNode::begin_stop(int signal) {
-  said_that_we_wait_ = first_signal_seen_;
   phase_ = Phase::kStopping;
   deadline_ = Deadline::in(context_.options.shutdown_timeout);
   workers_->signal(signal);

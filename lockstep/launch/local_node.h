@@ -49,8 +49,7 @@ class LocalNode {
   int attempt_ = -1;
   std::unique_ptr<WorkerGroup> workers_;
   Deadline deadline_;               // Of stopping, then of killing.
-  bool first_signal_seen_ = false;  // The user was told then how long it may take.
-  bool said_that_we_wait_ = false;
+  bool said_that_we_wait_ = false;  // And for how long, in this attempt.
 };
 
 }  // namespace lockstep::launch

@@ -53,7 +53,6 @@ void connect_stream(int fd, int number) {
   if (!die_with_parent(SIGKILL, parent)) {
     ::_exit(126);
   }
-  connect_stream(spec.stdin_fd, STDIN_FILENO);
   connect_stream(spec.stdout_fd, STDOUT_FILENO);
   connect_stream(spec.stderr_fd, STDERR_FILENO);
   if (spec.kept_fd >= 0) {

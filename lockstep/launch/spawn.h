@@ -17,7 +17,6 @@ struct ChildSpec {
   std::vector<std::string> arguments;  // argv, the name included.
   Environment environment;
   // Descriptors of this process that become the child's; -1: the same as ours.
-  int stdin_fd = -1;
   int stdout_fd = -1;
   int stderr_fd = -1;
   int kept_fd = -1;  // Stays open in the child, under the same number.

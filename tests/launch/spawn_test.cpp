@@ -85,27 +85,25 @@ TEST(StartChild, DiesWithItsParent) {
   EXPECT_FALSE(deadline.passed());
 }
 
-TEST(SignalChild, ReachesItEvenBeforeItHasAGroup) {
-  for (int i = 0; i < 50; ++i) {
-    const Signals signals({});
-    ChildSpec spec;
-    spec.path = "/bin/sleep";
-    spec.arguments = {"sleep", "100"};
-    const pid_t child = start_child(spec, signals);
-    signal_child(child, SIGTERM);
-    EXPECT_EQ(wait_for(child), 128 + SIGTERM);
-  }
-}
-
-TEST(SignalChild, EndsItEvenWhereWeWereStartedWithSigtermIgnored) {
-  std::signal(SIGTERM, SIG_IGN);
+int end_of_a_sleeper_told_to_stop() {
   const Signals signals({});
   ChildSpec spec;
   spec.path = "/bin/sleep";
   spec.arguments = {"sleep", "100"};
   const pid_t child = start_child(spec, signals);
   signal_child(child, SIGTERM);
-  EXPECT_EQ(wait_for(child), 128 + SIGTERM);
+  return wait_for(child);
+}
+
+TEST(SignalChild, ReachesItEvenBeforeItHasAGroup) {
+  for (int i = 0; i < 50; ++i) {
+    EXPECT_EQ(end_of_a_sleeper_told_to_stop(), 128 + SIGTERM);
+  }
+}
+
+TEST(SignalChild, EndsItEvenWhereWeWereStartedWithSigtermIgnored) {
+  std::signal(SIGTERM, SIG_IGN);
+  EXPECT_EQ(end_of_a_sleeper_told_to_stop(), 128 + SIGTERM);
   std::signal(SIGTERM, SIG_DFL);
 }
 
