@@ -119,6 +119,22 @@ LogOptions parse_logs(const FlagValues& flags, const Environment& environment) {
   return logs;
 }
 
+// A flag that names a worker that is not there is a slip, but only on one node: nodes with
+// different numbers of workers may be given the same flags.
+void require_local_ranks(const FlagValues& flags, const RunOptions& options) {
+  const auto require = [&](std::string_view name, int rank) {
+    if (rank >= options.workers && options.nodes.count == 1) {
+      throw UsageError("--" + std::string(name) + " is '" + *flags.get(name) +
+                       "', expected local ranks from 0 to " + std::to_string(options.workers - 1) +
+                       " (--nproc-per-node is " + std::to_string(options.workers) + ")");
+    }
+  };
+  const LogOptions& logs = options.logs;
+  require("redirects", logs.redirects.highest_rank());
+  require("tee", logs.tee.highest_rank());
+  require("local-ranks-filter", logs.shown_ranks.empty() ? -1 : *logs.shown_ranks.rbegin());
+}
+
 bool is_c10d(const FlagValues& flags) {
   const std::string backend = flags.get("rdzv-backend").value_or("static");
   if (backend != "static" && backend != "c10d") {
@@ -208,6 +224,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments,
       parse_worker_count(flags.get("nproc-per-node").value_or(std::to_string(by_gpus)), machine);
 
   options.logs = parse_logs(flags, environment);
+  require_local_ranks(flags, options);
   options.role = flags.get("role").value_or("default");
   options.max_restarts = parse_number(flags, "max-restarts", 0, 1'000'000, 0);
   parse_seconds(flags.get("monitor-interval").value_or("0.1"), "--monitor-interval");

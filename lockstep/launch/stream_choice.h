@@ -23,6 +23,10 @@ class StreamChoice {
   [[nodiscard]] Streams of(int local_rank) const;
   // False if no worker at all is chosen.
   [[nodiscard]] bool any() const;
+  // The highest local rank that a list names, -1 if there is no list.
+  [[nodiscard]] int highest_rank() const {
+    return by_rank_.empty() ? -1 : by_rank_.rbegin()->first;
+  }
 
  private:
   Streams all_ = Streams::kNone;

@@ -111,6 +111,20 @@ TEST(RunOptions, WrongValuesNameTheFlag) {
   expect_error({"--rdzv-endpoint", "a:b"}, "--rdzv-endpoint is 'a:b'");
 }
 
+TEST(RunOptions, LocalRanksThatDoNotExistNameFlagValueAndRange) {
+  const std::string range = "expected local ranks from 0 to 1 (--nproc-per-node is 2)";
+  expect_error({"--nproc-per-node=2", "-r", "0:3,5:1"}, "--redirects is '0:3,5:1', " + range);
+  expect_error({"--nproc-per-node=2", "-t", "2:1"}, "--tee is '2:1', " + range);
+  expect_error({"--nproc-per-node=2", "--local-ranks-filter=0,7"},
+               "--local-ranks-filter is '0,7', " + range);
+  EXPECT_EQ(parse({"--nproc-per-node=2", "-r", "1:3"}).logs.redirects.highest_rank(), 1);
+}
+
+TEST(RunOptions, NodesWithFewerWorkersMayBeGivenTheSameLocalRanks) {
+  const auto options = parse({"--nnodes=2", "-r", "5:1", "-t", "5:2", "--local-ranks-filter=7"});
+  EXPECT_EQ(options.logs.redirects.of(5), Streams::kOut);
+}
+
 TEST(RunOptions, NoProgramIsAnError) {
   EXPECT_THAT([] { parse_run_options({"--standalone"}, {}, {}); },
               ThrowsMessage<UsageError>(HasSubstr("no program given")));

@@ -23,6 +23,11 @@ TEST(StreamChoice, AListIsByLocalRankAndLeavesTheOthersOut) {
   EXPECT_FALSE(StreamChoice::parse("3:0", "--tee").any());
 }
 
+TEST(StreamChoice, TheHighestRankIsThatOfTheList) {
+  EXPECT_EQ(StreamChoice::parse("12:2,3:0", "--tee").highest_rank(), 12);
+  EXPECT_EQ(StreamChoice::parse("3", "--tee").highest_rank(), -1);
+}
+
 TEST(StreamChoice, OtherTextIsRefusedWithTheFlagsName) {
   for (const char* text :
        {"", "4", "-1", "33", "0:4", "0:", ":1", "a:1", "0:1,", "0:1;1:1", "0 :1"}) {
