@@ -25,6 +25,11 @@ def wait_for(condition, seconds=10.0, what="condition"):
         time.sleep(0.005)
 
 
+def state_of(pid):
+    """The state letter of a process: R, S, T (stopped), Z (ended), ..."""
+    return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+
+
 class Launcher:
     """Starts `lockstep run`; everything it starts carries a mark in its environment."""
 
@@ -78,8 +83,7 @@ class Launcher:
             try:
                 if self.mark.encode() not in pathlib.Path(entry.path, "environ").read_bytes():
                     continue
-                state = pathlib.Path(entry.path, "stat").read_text().rsplit(")", 1)[1].split()[0]
-                if state != "Z":
+                if state_of(entry.name) != "Z":
                     command = pathlib.Path(entry.path, "cmdline").read_bytes()
                     found[int(entry.name)] = command.replace(b"\0", b" ").decode()
             except OSError:

@@ -63,6 +63,29 @@ def test_shutdown_timeout_ends_the_waiting(launcher):
     launcher.assert_clean(0)
 
 
+def test_wait_for_workers_that_do_not_stop_is_explained(launcher):
+    """Else a job whose first failure is not told yet looks as if it hung."""
+    script = launcher.script(STUBBORN + """
+import os, sys, time
+if os.environ["RANK"] == "0":
+    while not os.path.exists("up1"):
+        time.sleep(0.01)
+    sys.exit(3)
+""" + WAITING)
+    said = launcher.folder / "said"
+    with said.open("w") as stderr:
+        job = launcher.start("--nproc-per-node", 2, script, stderr=stderr)
+    (stubborn,) = launcher.up(1)
+    pid = stubborn.read_text()
+    line = f"lockstep run: the job is being stopped; waiting up to 30 s for rank 1 (pid {pid}) to end\n"
+    wait_for(lambda: said.read_text() == line, what="a word about the wait")
+    assert job.poll() is None
+    os.kill(int(pid), signal.SIGKILL)
+    assert job.wait(5) == 3
+    assert "root cause: rank 0" in said.read_text()
+    launcher.assert_clean(0)
+
+
 def test_signals_to_handle_adds_others(launcher):
     job = launcher.start("--signals-to-handle", "SIGUSR1,SIGTERM", launcher.script(POLITE + WAITING))
     launcher.up(1)
