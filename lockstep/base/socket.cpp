@@ -201,6 +201,18 @@ Listener listen_on(const Endpoint& endpoint) {
                    "; expected an address of this machine");
 }
 
+Accepted accept_on(const Listener& listener) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof peer;
+  auto* address = reinterpret_cast<sockaddr*>(&peer);
+  UniqueFd fd(::accept4(listener.fd.get(), address, &size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  char host[NI_MAXHOST] = {};
+  if (fd) {
+    ::getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
+  }
+  return {std::move(fd), host};
+}
+
 UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline) {
   std::string why = "no address";
   do {

@@ -36,6 +36,14 @@ bool is_loopback_name(const std::string& host);
 // Throws UsageError if the port is taken or the address is not one of this machine.
 Listener listen_on(const Endpoint& endpoint);
 
+struct Accepted {
+  UniqueFd fd;       // Non-blocking; none if nobody waits.
+  std::string host;  // The numeric address it comes from.
+};
+
+// Takes the next connection that waits; blocks if the listener does.
+Accepted accept_on(const Listener& listener);
+
 // Tries until the deadline (a master may start later than its peers); the descriptor is
 // non-blocking. Throws PeerError with the address, the last reason and the time it waited.
 // Looking up a name takes the resolver's own time, which no deadline cuts short.

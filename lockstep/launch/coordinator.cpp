@@ -257,6 +257,9 @@ std::string Coordinator::name_of(PeerId peer) const {
 }
 
 std::string Coordinator::missing_nodes() const {
+  if (static_cast<int>(members_.size()) == settings_.leader.nodes) {
+    return "";
+  }
   std::vector<int> missing;
   std::vector<std::string> present;
   bool pinned = true;

@@ -49,6 +49,8 @@ class Coordinator {
   std::vector<Outgoing> take_outgoing();
   // Whether the peer has been admitted; strangers are dropped without further ado.
   [[nodiscard]] bool is_member(PeerId peer) const { return members_.contains(peer); }
+  // "node 1 of 2", for messages; empty once all are here.
+  [[nodiscard]] std::string missing_nodes() const;
   [[nodiscard]] bool ended() const { return phase_ == Phase::kEnded; }
 
  private:
@@ -83,7 +85,6 @@ class Coordinator {
   void abandon(const std::string& text);
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string name_of(PeerId peer) const;
-  [[nodiscard]] std::string missing_nodes() const;
   [[nodiscard]] bool several() const { return settings_.leader.nodes > 1; }
 
   JobSettings settings_;

@@ -1,23 +1,16 @@
 #include "lockstep/launch/hub.h"
 
-#include <sys/socket.h>
-
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/launch/report.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr std::chrono::milliseconds kStrangerLimit{2000};
 constexpr std::size_t kMostConnections = 1024;
-
-bool is_power_of_ten(long number) {
-  while (number > 1 && number % 10 == 0) {
-    number /= 10;
-  }
-  return number == 1;
-}
+constexpr std::size_t kMostTold = 100;
 
 }  // namespace
 
@@ -29,30 +22,30 @@ Hub::Hub(EventLoop& loop, Listener listener, HubHooks hooks)
 
 Hub::~Hub() {
   loop_.forget(listener_.fd.get());
-  for (const auto& [peer, channel] : channels_) {
-    loop_.forget(channel.fd());
+  for (const auto& [peer, connection] : connections_) {
+    loop_.forget(connection.channel.fd());
   }
 }
 
 void Hub::accept_one() {
-  UniqueFd socket(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket || channels_.size() >= kMostConnections) {
+  Accepted accepted = accept_on(listener_);
+  if (!accepted.fd || connections_.size() >= kMostConnections) {
     return;
   }
   const PeerId peer = ++last_peer_;
-  channels_.emplace(peer, Channel(std::move(socket)));
+  connections_.emplace(peer, Connection{Channel(std::move(accepted.fd)), accepted.host, ""});
   watch(peer);
 }
 
 void Hub::watch(PeerId peer) {
-  const Channel& channel = channels_.at(peer);
+  const Channel& channel = connections_.at(peer).channel;
   const short events = static_cast<short>(POLLIN | (channel.pending() ? POLLOUT : 0));
   loop_.watch(channel.fd(), events, [this, peer] { serve(peer); });
 }
 
 void Hub::serve(PeerId peer) {
   try {
-    Channel& channel = channels_.at(peer);
+    Channel& channel = connections_.at(peer).channel;
     channel.flush();
     for (const auto& message : channel.receive()) {
       hooks_.on_message(peer, message);
@@ -64,19 +57,23 @@ void Hub::serve(PeerId peer) {
 }
 
 void Hub::send(PeerId peer, const Message& message) {
-  const auto found = channels_.find(peer);
-  if (found != channels_.end()) {
-    found->second.send(message);
-    watch(peer);
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) {
+    return;
   }
+  if (const auto* refused = std::get_if<Refused>(&message)) {
+    found->second.refusal = refused->reason;
+  }
+  found->second.channel.send(message);
+  watch(peer);
 }
 
 void Hub::on_time() {
   std::vector<std::pair<PeerId, std::string>> dead;
-  for (auto& [peer, channel] : channels_) {
+  for (auto& [peer, connection] : connections_) {
     try {
-      channel.on_time();
-      if (!hooks_.is_member(peer) && channel.age() > kStrangerLimit) {
+      connection.channel.on_time();
+      if (!hooks_.is_member(peer) && connection.channel.age() > kStrangerLimit) {
         throw PeerError("it did not introduce itself within " + to_text(kStrangerLimit));
       }
       watch(peer);
@@ -90,26 +87,34 @@ void Hub::on_time() {
 }
 
 void Hub::drop(PeerId peer, const std::string& why) {
-  const auto found = channels_.find(peer);
-  if (found == channels_.end()) {
+  const auto found = connections_.find(peer);
+  if (found == connections_.end()) {
     return;
   }
-  loop_.forget(found->second.fd());
-  channels_.erase(found);
+  const Connection gone = std::move(found->second);
+  loop_.forget(gone.channel.fd());
+  connections_.erase(found);
   if (hooks_.is_member(peer)) {
     hooks_.on_lost(peer, why);
-  } else if (is_power_of_ten(++strangers_)) {
-    hooks_.note("dropped a connection that is not part of this job (" + why + "); " +
-                std::to_string(strangers_) + " so far");
+  } else {
+    tell_of_stranger(gone.host, gone.refusal.empty() ? why : gone.refusal);
+  }
+}
+
+void Hub::tell_of_stranger(const std::string& host, const std::string& why) {
+  // A refusal repeats what the stranger said of itself, which may be anything.
+  const std::string line = "turned away " + host + ": " + last_lines(why, 1);
+  if (told_.size() < kMostTold && told_.insert(line).second) {
+    hooks_.note(line);
   }
 }
 
 void Hub::close(Deadline deadline) {
-  for (auto& [peer, channel] : channels_) {
-    loop_.forget(channel.fd());
-    channel.close(deadline);
+  for (auto& [peer, connection] : connections_) {
+    loop_.forget(connection.channel.fd());
+    connection.channel.close(deadline);
   }
-  channels_.clear();
+  connections_.clear();
 }
 
 }  // namespace lockstep::launch

@@ -1,8 +1,11 @@
 // The leader's side of the node channel: accepts launchers, drops strangers, notices the lost.
+//
+// A stranger that is dropped is told to the user once, however often it comes back.
 #pragma once
 
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 
 #include "lockstep/base/socket.h"
@@ -33,17 +36,24 @@ class Hub {
   void close(Deadline deadline);
 
  private:
+  struct Connection {
+    Channel channel;
+    std::string host;
+    std::string refusal;  // Why it was sent away; empty: it was not.
+  };
+
   void accept_one();
   void watch(PeerId peer);
   void serve(PeerId peer);
   void drop(PeerId peer, const std::string& why);
+  void tell_of_stranger(const std::string& host, const std::string& why);
 
   EventLoop& loop_;
   Listener listener_;
   HubHooks hooks_;
-  std::map<PeerId, Channel> channels_;
+  std::map<PeerId, Connection> connections_;
   PeerId last_peer_ = kLocalPeer;
-  long strangers_ = 0;
+  std::set<std::string> told_;  // Of strangers.
 };
 
 }  // namespace lockstep::launch

@@ -51,8 +51,10 @@ Leader::Leader(const Context& context, EventLoop& loop, Consoles& consoles,
       coordinator_.on_lost(peer, why);
     };
     hooks.is_member = [this](PeerId peer) { return coordinator_.is_member(peer); };
-    hooks.note = [&consoles](const std::string& line) {
-      consoles.err.say("lockstep run: " + line + "\n");
+    hooks.note = [this, &consoles](const std::string& line) {
+      const std::string missing = coordinator_.missing_nodes();
+      consoles.err.say("lockstep run: " + line +
+                       (missing.empty() ? "" : "; still waiting for " + missing) + "\n");
     };
     hub_ = std::make_unique<Hub>(loop, std::move(*meeting_point), std::move(hooks));
   }

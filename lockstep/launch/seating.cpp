@@ -55,8 +55,8 @@ std::optional<Objection> object_to(const Join& candidate, const std::vector<Join
   const Join& leader = members.front();
   const std::string who = describe_node(candidate);
   if (candidate.run_id != leader.run_id) {
-    return Objection{who + " belongs to job '" + candidate.run_id + "', this is job '" +
-                         leader.run_id + "'; --rdzv-id must be the same on all nodes",
+    return Objection{who + " came with --rdzv-id '" + candidate.run_id + "', expected '" +
+                         leader.run_id + "'; give all nodes of a job the same",
                      true};
   }
   if (candidate.nodes != leader.nodes) {

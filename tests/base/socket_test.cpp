@@ -84,6 +84,20 @@ TEST(ConnectTo, ReachesAListener) {
   EXPECT_TRUE(connect_to({"127.0.0.1", listener.port}, Deadline::in(seconds(10))));
 }
 
+TEST(AcceptOn, SaysWhereTheConnectionComesFrom) {
+  const Listener listener = listen_on({"127.0.0.1", 0});
+  const UniqueFd client = connect_to({"127.0.0.1", listener.port}, Deadline::in(seconds(10)));
+  const Accepted accepted = accept_on(listener);
+  EXPECT_TRUE(accepted.fd);
+  EXPECT_EQ(accepted.host, "127.0.0.1");
+}
+
+TEST(AcceptOn, NobodyThereIsNoDescriptor) {
+  const Listener listener = listen_on({"127.0.0.1", 0});
+  set_nonblocking(listener.fd.get());
+  EXPECT_FALSE(accept_on(listener).fd);
+}
+
 TEST(ConnectTo, WaitsForAListenerThatComesLater) {
   const int port = free_port();
   auto connected = std::async(std::launch::async, [port] {

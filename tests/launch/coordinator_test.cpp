@@ -222,6 +222,11 @@ TEST(Coordinator, MissingNodesAreNamedByRank) {
               HasSubstr("nodes 1, 3 of 4 did not come"));
 }
 
+TEST(Coordinator, NoNodeIsMissingOnceAllAreHere) {
+  EXPECT_EQ(Job(2)->missing_nodes(), "");
+  EXPECT_EQ(Coordinator(Job::settings(2, 0), [] { return 1; }).missing_nodes(), "node 1 of 2");
+}
+
 TEST(Coordinator, MissingNodesWithoutRanksAreCounted) {
   auto settings = Job::settings(4, 0);
   settings.leader.node_rank = -1;

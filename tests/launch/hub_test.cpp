@@ -91,6 +91,21 @@ TEST_F(HubTest, GarbageIsDroppedAloneAndNotedOnce) {
   EXPECT_THAT(lost_, SizeIs(0));
 }
 
+TEST_F(HubTest, WhoIsRefusedIsToldOnceByAddressAndReason) {
+  PeerId peer = kLocalPeer;
+  for (const char* reason : {"a wrong \x1b[2Jid", "a wrong \x1b[2Jid", "one too many"}) {
+    Channel stranger(connect());
+    run_until([&] {
+      stranger.receive();
+      return stranger.greeted();
+    });
+    hub_->send(++peer, Refused{reason});
+  }
+  run_until([&] { return notes_.size() >= 2; });
+  EXPECT_THAT(notes_, ElementsAre("turned away 127.0.0.1: a wrong [2Jid",
+                                  "turned away 127.0.0.1: one too many"));
+}
+
 TEST_F(HubTest, SilentStrangersAreDroppedAfterAWhile) {
   const UniqueFd stranger = connect();
   run_until([&] { return !notes_.empty(); });

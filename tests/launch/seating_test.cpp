@@ -52,7 +52,8 @@ TEST(Objection, NamesTheNodeAndTheDifference) {
   EXPECT_THAT(object_to(join("b", 3), members)->reason, HasSubstr("node 3 'b'"));
   Join other = join("b", 1);
   other.run_id = "other";
-  EXPECT_THAT(object_to(other, members)->reason, HasSubstr("job 'other'"));
+  EXPECT_THAT(object_to(other, members)->reason,
+              HasSubstr("node 1 'b' came with --rdzv-id 'other', expected 'job'"));
 }
 
 TEST(Objection, OthersNodesDoNotEndTheJob) {

@@ -150,12 +150,18 @@ def test_different_node_counts_are_an_error_that_names_both(launcher, nodes):
         assert "node 1" in err and "--nnodes 3" in err and "--nnodes 2" in err
 
 
-def test_node_of_another_job_is_refused_and_the_job_goes_on(launcher, nodes):
+def test_node_of_another_job_is_explained_on_both_and_the_right_one_is_waited_for(launcher, nodes):
     first = nodes.start(0, "--rdzv-id", "mine", "true")
-    ((_, err, code),) = finish(nodes.start(1, "--rdzv-id", "other", "true"))
-    assert code == 1 and "belongs to job 'other', this is job 'mine'" in err
+    why = (f"node 1 '{os.uname().nodename}' came with --rdzv-id 'other', expected 'mine'; "
+           "give all nodes of a job the same")
+    for _ in range(2):
+        ((_, err, code),) = finish(nodes.start(1, "--rdzv-id", "other", "true"))
+        assert code == 1
+        assert err == f"lockstep run: refused by the leading node at 127.0.0.1:{nodes.port}: {why}\n"
     second = nodes.start(1, "--rdzv-id", "mine", "true")
-    assert [code for _, _, code in finish(first, second)] == [0, 0]
+    (_, err, code), (_, _, other) = finish(first, second)
+    assert (code, other) == (0, 0)
+    assert err == f"lockstep run: turned away 127.0.0.1: {why}; still waiting for node 1 of 2\n"
 
 
 def test_node_that_never_comes_is_named(launcher):
@@ -198,7 +204,7 @@ def test_strangers_are_dropped_alone(launcher, nodes):
     second = nodes.start(1, "--nproc-per-node", 1, "sh", "-c", "sleep 1")
     (_, err, code), (_, _, other) = finish(first, second)
     assert (code, other) == (0, 0)
-    assert "dropped a connection that is not part of this job" in err
+    assert "turned away 127.0.0.1: the other side is not a lockstep launcher" in err
     for stranger in silent:
         stranger.close()
 
