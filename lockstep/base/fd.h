@@ -45,8 +45,8 @@ Pipe make_pipe();
 
 void set_nonblocking(int fd);
 
-// Writes everything, through EINTR and short writes, to a blocking descriptor. False if the disk is
-// full or, where SIGPIPE is ignored, the reader is gone.
+// Writes everything, through EINTR and short writes, to a blocking descriptor. False, with errno,
+// if the disk is full or, where SIGPIPE is ignored, the reader is gone.
 bool write_all(int fd, std::string_view data);
 
 // Reads to the end of the file, at most `limit` bytes. Throws IoError naming the path.

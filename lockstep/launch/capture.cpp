@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <system_error>
 
 namespace lockstep::launch {
 namespace {
@@ -53,10 +54,11 @@ void Capture::take(std::string_view bytes) {
     tail_.erase(0, tail_.size() - kTail);
   }
   if (file_ && !write_all(file_.get(), bytes)) {
+    const std::string why = std::generic_category().message(errno);
     file_.reset();
     if (target_.complaints != nullptr) {
-      target_.complaints->say("lockstep run: the log '" + target_.file +
-                              "' ends here: it cannot be written (disk full?)\n");
+      target_.complaints->say("lockstep run: the log '" + target_.file + "' ends here: " + why +
+                              "\n");
     }
   }
   if (target_.console != nullptr) {

@@ -123,6 +123,9 @@ void LocalNode::finish() {
   hooks_.sweep();
   workers_->drain(Deadline::in(kDrainPatience));
   if (well) {
+    if (const auto full = workers_->full_log(); !full.empty()) {
+      consoles_.err.say("lockstep run: " + full + "\n");
+    }
     hooks_.report(Done{attempt_});
   } else {
     hooks_.report(Stopped{attempt_, workers_->failures()});

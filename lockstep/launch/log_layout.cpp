@@ -1,7 +1,9 @@
 #include "lockstep/launch/log_layout.h"
 
+#include <fcntl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -98,6 +100,17 @@ void RunFolder::remove_if_temporary() const {
     std::error_code ignored;
     std::filesystem::remove_all(path, ignored);
   }
+}
+
+std::string RunFolder::why_full() const {
+  const std::string probe = path + "/.probe";
+  const UniqueFd file(::open(probe.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (file) {
+    ::unlink(probe.c_str());
+  }
+  const bool fits = file && write_all(file.get(), std::string(4096, '\0'));
+  const bool full = !fits && (errno == ENOSPC || errno == EDQUOT);
+  return full ? std::generic_category().message(errno) : "";
 }
 
 RunFolder choose_run_folder(const RunOptions& options, const Environment& environment) {

@@ -21,6 +21,9 @@ struct RunFolder {
   void make() const;
   // Whoever outlives the run calls this.
   void remove_if_temporary() const;
+  // Why its files can take no more: "No space left on device"; empty if they can, as far as a
+  // small file that leaves no trace can tell.
+  [[nodiscard]] std::string why_full() const;
 };
 
 // Chooses a new name. The folder is temporary unless --log-dir was given or a stream goes to files
@@ -36,11 +39,17 @@ struct StreamRoute {
 
   // The worker may have the launcher's own stream: nothing needs to look at the bytes.
   [[nodiscard]] bool direct() const { return console && !file && !prefixed; }
+  // The worker has the log file itself: a slow disk holds up nobody else.
+  [[nodiscard]] bool straight_to_file() const { return file && !console; }
 };
 
 struct WorkerRoutes {
   StreamRoute out;
   StreamRoute err;
+
+  [[nodiscard]] bool straight_to_file() const {
+    return out.straight_to_file() || err.straight_to_file();
+  }
 };
 
 WorkerRoutes routes_of(const LogOptions& logs, int local_rank);

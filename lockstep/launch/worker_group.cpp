@@ -44,7 +44,7 @@ StreamEnd open_stream(const StreamRoute& route, CaptureTarget target, bool keep_
   if (route.direct() && !keep_tail) {
     return stream;
   }
-  if (route.file && !route.console) {
+  if (route.straight_to_file()) {
     stream.end = create_log_file(target.file);
   } else if (!route.console && !keep_tail) {
     stream.end.reset(::open("/dev/null", O_WRONLY | O_CLOEXEC));
@@ -248,10 +248,30 @@ std::string WorkerGroup::stderr_tail(const Worker& worker) const {
   return last_lines(worker.err ? worker.err->tail() : end_of_file(worker.files.err), kTailLines);
 }
 
+// A worker that writes straight to a full disk cannot say so there.
+std::string WorkerGroup::full_log_of(const Worker& worker) const {
+  const std::string why = worker.routes.straight_to_file() ? context_.folder.why_full() : "";
+  const bool out = worker.routes.out.straight_to_file();
+  // The reason first: a report cuts long lines, and paths can be long.
+  return why.empty() ? ""
+                     : why + " for the log '" + (out ? worker.files.out : worker.files.err) + "'";
+}
+
+std::string WorkerGroup::full_log() const {
+  const auto first = std::find_if(workers_.begin(), workers_.end(), [](const Worker& worker) {
+    return worker.routes.straight_to_file();
+  });
+  return first == workers_.end() ? "" : full_log_of(*first);
+}
+
 std::vector<Failure> WorkerGroup::failures() const {
   std::vector<Failure> complete = failures_;
   for (auto& failure : complete) {
-    failure.stderr_tail = stderr_tail(workers_[static_cast<std::size_t>(failure.local_rank)]);
+    const Worker& worker = workers_[static_cast<std::size_t>(failure.local_rank)];
+    failure.stderr_tail = stderr_tail(worker);
+    if (const auto full = full_log_of(worker); !full.empty()) {
+      failure.message.append(failure.message.empty() ? "" : "\n").append(full);
+    }
   }
   return complete;
 }

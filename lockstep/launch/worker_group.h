@@ -55,6 +55,8 @@ class WorkerGroup {
   }
   // In order of time, as far as we can tell; complete with texts after drain().
   [[nodiscard]] std::vector<Failure> failures() const;
+  // "No space left on device for the log '...'" if a worker has a full one; else empty.
+  [[nodiscard]] std::string full_log() const;
 
  private:
   struct Worker;
@@ -65,6 +67,7 @@ class WorkerGroup {
   void read(std::optional<Capture>& capture);
   void record(Worker& worker, int status);
   [[nodiscard]] std::string stderr_tail(const Worker& worker) const;
+  [[nodiscard]] std::string full_log_of(const Worker& worker) const;
 
   const Context& context_;
   EventLoop& loop_;

@@ -69,7 +69,8 @@ TEST_F(CaptureTest, AFullDiskIsSaidOnce) {
     write_all(pipe.write_end.get(), "line\n");
     capture.read_some();
   }
-  EXPECT_THAT(consoles_.err(), HasSubstr("the log '/dev/full' ends here"));
+  EXPECT_THAT(consoles_.err(),
+              HasSubstr("the log '/dev/full' ends here: No space left on device\n"));
   EXPECT_EQ(consoles_.out(), "line\nline\nline\n");
 }
 

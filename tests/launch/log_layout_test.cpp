@@ -54,6 +54,13 @@ TEST(RunFolder, IsTemporaryOtherwiseAndCanBeRemoved) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
+TEST(RunFolder, WithRoomIsNotFullAndBearsNoTraceOfTheQuestion) {
+  const TestFolder folder;
+  EXPECT_EQ((RunFolder{folder.path(), false}.why_full()), "");
+  EXPECT_EQ((RunFolder{folder.path("gone"), false}.why_full()), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+}
+
 TEST(RunFolder, RedirectedOutputIsNeverThrownAway) {
   const TestFolder folder;
   RunOptions options;

@@ -1,7 +1,9 @@
 """--log-dir, --redirects, --tee and the filter: torchrun's layout, private files."""
 
 import os
+import re
 import stat
+import subprocess
 
 import pytest
 
@@ -120,3 +122,46 @@ def test_much_output_arrives_complete_and_in_order(launcher):
         for rank in "01":
             lines = [l.split(":")[1] for l in text.splitlines() if l.startswith(f"[default{rank}]")]
             assert lines == [str(i) for i in range(1, 20001)]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder with room for 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "lockstep", folder], check=True)
+    yield folder
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+needs_mount = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+@needs_mount
+@pytest.mark.parametrize("redirects", ["1", "3"])
+def test_worker_that_fails_on_a_full_disk_is_explained(launcher, small_disk, redirects):
+    script = launcher.script("for i in range(20000): print('line', i)")
+    done = launcher.run("--nproc-per-node", 2, "--log-dir", small_disk, "-r", redirects, script, timeout=20)
+    assert done.returncode in (1, 120)  # Python's, when it cannot print, at once or at its end.
+    (root,) = re.findall(r"root cause: rank (\d)", done.stderr)
+    (path,) = small_disk.rglob(f"{root}/stdout.log")
+    assert f"  | No space left on device for the log '{path}'\n" in done.stderr
+    launcher.assert_clean(0)
+
+
+@needs_mount
+def test_lost_output_of_a_good_job_is_told_once(launcher, small_disk):
+    done = launcher.run("--nproc-per-node", 2, "--log-dir", small_disk, "-r", "3", "sh", "-c",
+                        "seq 20000; exit 0", timeout=20)
+    assert done.returncode == 0
+    (path,) = small_disk.rglob("0/stdout.log")
+    assert done.stderr == f"lockstep run: No space left on device for the log '{path}'\n"
+
+
+@needs_mount
+@pytest.mark.parametrize("flags", [[], ["-t", "3"]])
+def test_copied_output_goes_on_when_the_disk_is_full(launcher, small_disk, flags):
+    done = launcher.run("--log-dir", small_disk, *flags, "seq", "20000", timeout=20)
+    assert done.returncode == 0 and done.stdout.endswith("20000\n")
+    (path,) = small_disk.rglob("stdout.log")
+    assert done.stderr == f"lockstep run: the log '{path}' ends here: No space left on device\n"
