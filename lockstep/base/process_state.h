@@ -1,0 +1,33 @@
+// What another process is doing, as the kernel tells it.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+namespace lockstep {
+
+// A pid alone may be given to another process later; the start time tells them apart.
+struct ProcessId {
+  pid_t pid = 0;
+  std::uint64_t start_time = 0;  // In the kernel's ticks since boot; 0 if unknown.
+};
+
+enum class Life {
+  kRunning,
+  kStopped,  // By SIGSTOP, SIGTSTP or a debugger: it will go on.
+  kEnded,    // Gone, or a zombie that nobody has reaped yet.
+};
+
+struct ProcessState {
+  Life life = Life::kRunning;
+  int signal = 0;  // What killed it, where the kernel still knows; else 0.
+};
+
+// Takes the start time of a process of this pid namespace.
+ProcessId identify(pid_t pid);
+
+// Does not block, and takes some microseconds.
+ProcessState state_of(const ProcessId& process);
+
+}  // namespace lockstep

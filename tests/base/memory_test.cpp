@@ -1,0 +1,69 @@
+#include "lockstep/base/memory.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// A made-up /proc and /sys.
+class FreeMemoryOf : public testing::Test {
+ protected:
+  FreeMemoryOf() {
+    std::string name = (fs::temp_directory_path() / "lockstep-memory-XXXXXX").string();
+    root_ = ::mkdtemp(name.data());
+    write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 400 kB\n");
+  }
+  ~FreeMemoryOf() override { fs::remove_all(root_); }
+
+  void write(const std::string& file, const std::string& text) const {
+    const fs::path path = fs::path(root_) / file;
+    fs::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+
+  std::string root_;
+};
+
+TEST_F(FreeMemoryOf, AMachineWithoutLimitsIsWhatTheKernelCallsAvailable) {
+  const auto free = free_memory(root_);
+  EXPECT_EQ(free.bytes, 400 * 1024);
+  EXPECT_EQ(free.limited_by, "this machine");
+}
+
+TEST_F(FreeMemoryOf, ATighterCgroupDecidesAndIsNamed) {
+  write("proc/self/cgroup", "0::/jobs/mine\n");
+  write("sys/fs/cgroup/jobs/mine/memory.max", "max\n");
+  write("sys/fs/cgroup/jobs/mine/memory.current", "70000\n");
+  write("sys/fs/cgroup/jobs/memory.max", "102400\n");
+  write("sys/fs/cgroup/jobs/memory.current", "90000\n");
+  write("sys/fs/cgroup/jobs/memory.stat", "anon 60000\ninactive_file 20000\n");
+  const auto free = free_memory(root_);
+  EXPECT_EQ(free.bytes, 102400 - 70000);  // The page cache can be dropped.
+  EXPECT_EQ(free.limited_by, "the cgroup /jobs (limit 100.0 KiB)");
+}
+
+TEST_F(FreeMemoryOf, ACgroupOverItsLimitHasNothingLeft) {
+  write("proc/self/cgroup", "0::/\n");
+  write("sys/fs/cgroup/memory.max", "1000\n");
+  write("sys/fs/cgroup/memory.current", "2000\n");
+  EXPECT_EQ(free_memory(root_).bytes, 0);
+}
+
+TEST(FreeMemory, ThisMachineHasSome) { EXPECT_GT(free_memory().bytes, 1U << 20); }
+
+TEST(SizeText, PicksTheUnit) {
+  EXPECT_EQ(size_text(100), "100 bytes");
+  EXPECT_EQ(size_text(1536), "1.5 KiB");
+  EXPECT_EQ(size_text(25ULL << 20), "25.0 MiB");
+  EXPECT_THAT(size_text(~0ULL), HasSubstr("TiB"));
+}
+
+}  // namespace
+}  // namespace lockstep

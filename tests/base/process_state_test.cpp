@@ -1,0 +1,82 @@
+#include "lockstep/base/process_state.h"
+
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+#include "lockstep/base/deadline.h"
+
+namespace lockstep {
+namespace {
+
+// A child that does nothing until it is killed.
+class Child {
+ public:
+  Child() : pid_(::fork()) {
+    if (pid_ == 0) {
+      while (true) {
+        ::pause();
+      }
+    }
+  }
+  ~Child() {
+    if (!reaped_) {
+      ::kill(pid_, SIGKILL);
+      reap();
+    }
+  }
+  void reap() {
+    ::waitpid(pid_, nullptr, 0);
+    reaped_ = true;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_;
+  bool reaped_ = false;
+};
+
+Life wait_for(const ProcessId& process, Life wanted) {
+  const auto deadline = Deadline::in(std::chrono::seconds(10));
+  while (state_of(process).life != wanted && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  return state_of(process).life;
+}
+
+TEST(StateOf, ThisProcessRuns) { EXPECT_EQ(state_of(identify(::getpid())).life, Life::kRunning); }
+
+TEST(StateOf, AStoppedProcessGoesOn) {
+  const Child child;
+  const auto process = identify(child.pid());
+  ::kill(child.pid(), SIGSTOP);
+  EXPECT_EQ(wait_for(process, Life::kStopped), Life::kStopped);
+  ::kill(child.pid(), SIGCONT);
+  EXPECT_EQ(wait_for(process, Life::kRunning), Life::kRunning);
+}
+
+TEST(StateOf, AZombieHasEndedAndItsSignalIsKnown) {
+  Child child;
+  const auto process = identify(child.pid());
+  ::kill(child.pid(), SIGKILL);
+  ASSERT_EQ(wait_for(process, Life::kEnded), Life::kEnded);
+  EXPECT_EQ(state_of(process).signal, SIGKILL);
+  child.reap();
+  EXPECT_EQ(state_of(process).life, Life::kEnded);
+}
+
+TEST(StateOf, AnotherProcessWithTheSamePidIsNotIt) {
+  ProcessId other = identify(::getpid());
+  other.start_time += 1;
+  EXPECT_EQ(state_of(other).life, Life::kEnded);
+}
+
+TEST(Identify, APidThatIsNoneHasEnded) {
+  EXPECT_EQ(state_of(identify(1 << 30)).life, Life::kEnded);
+}
+
+}  // namespace
+}  // namespace lockstep
