@@ -1,0 +1,83 @@
+#include "lockstep/shm/arena.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/memory.h"
+#include "lockstep/shm/layout.h"
+
+namespace lockstep::shm {
+namespace {
+
+constexpr std::size_t kKeep = std::size_t{32} << 20;  // Larger free pieces go back to the machine.
+
+}  // namespace
+
+Arena::Arena(const Segment& segment, std::size_t begin, std::size_t end) : segment_(segment) {
+  free_[begin] = end - begin;
+}
+
+std::size_t Arena::take(std::size_t bytes, const std::string& what) {
+  const std::size_t size = std::max((bytes + kPage - 1) / kPage * kPage, kPage);
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(free_.begin(), free_.end(),
+                                  [&](const auto& piece) { return piece.second >= size; });
+  if (found == free_.end() || size < bytes) {
+    throw IoError(what + ": " + size_text(bytes) +
+                  " do not fit into the group's address space of " + size_text(segment_.bytes()));
+  }
+  const auto [offset, available] = *found;
+  back(offset, size, what);
+  free_.erase(found);
+  if (available > size) {
+    free_[offset + size] = available - size;
+  }
+  taken_[offset] = size;
+  return offset;
+}
+
+// Asking the kernel takes some 50 us: not for pages that are there already.
+void Arena::back(std::size_t offset, std::size_t bytes, const std::string& what) {
+  const std::size_t end = offset + bytes;
+  const auto in_range = [&](const auto& hole) {
+    return hole.first < end && offset < hole.first + hole.second;
+  };
+  if (end <= backed_until_ && std::none_of(holes_.begin(), holes_.end(), in_range)) {
+    return;
+  }
+  segment_.back(offset, bytes, what);
+  backed_until_ = std::max(backed_until_, end);
+  std::erase_if(holes_, [&](const auto& hole) {
+    return offset <= hole.first && hole.first + hole.second <= end;
+  });
+}
+
+void Arena::give_back(std::size_t offset) {
+  const std::lock_guard lock(mutex_);
+  const auto found = taken_.find(offset);
+  if (found == taken_.end()) {
+    return;
+  }
+  std::size_t size = found->second;
+  taken_.erase(found);
+  if (size > kKeep) {
+    segment_.unback(offset, size);
+    holes_[offset] = size;
+  }
+  auto next = free_.lower_bound(offset);
+  if (next != free_.end() && offset + size == next->first) {
+    size += next->second;
+    next = free_.erase(next);
+  }
+  if (next != free_.begin()) {
+    const auto before = std::prev(next);
+    if (before->first + before->second == offset) {
+      before->second += size;
+      return;
+    }
+  }
+  free_[offset] = size;
+}
+
+}  // namespace lockstep::shm

@@ -1,0 +1,83 @@
+// What lies where in a rank's segment, and who may write it. docs/shm.md explains the protocol.
+//
+//   Control | tables | mailboxes | staging buffer 0 | staging buffer 1 | arena
+//
+// Everything in Control and the tables is an atomic word: a peer may read it at any time, and a
+// peer that is out of order may write anything into it. Readers copy a word once and check it
+// before they use it.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::shm {
+
+inline constexpr std::uint64_t kMagic = 0x31306d68736b636cULL;  // "lckshm01"
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::size_t kLine = 64;  // Words that different ranks write share no cache line.
+inline constexpr std::size_t kPage = 4096;
+inline constexpr int kMaxRanks = 1024;
+
+using Word = std::atomic<std::uint64_t>;
+static_assert(Word::is_always_lock_free && sizeof(Word) == 8);
+
+// One collective as its caller described it. Two of them take turns, by sequence number.
+struct alignas(kLine) Announcement {
+  Word sequence;
+  Word kind;    // Kind, dtype, reduce operation and root, packed: see call.h.
+  Word count;   // Elements.
+  Word place;   // Offset in the segment if the tensor lies in the arena, else 0.
+  Word factor;  // Bits of a double, for kPremulSum.
+};
+
+enum class Standing : std::uint64_t { kMember = 0, kLeft = 1, kFailed = 2 };
+
+// Why a rank failed, for the others' messages. The standing is written last.
+struct alignas(kLine) Fate {
+  Word standing;
+  Word reason;   // Failure::Reason.
+  Word culprit;  // Rank.
+  Word signal;
+  Word sequence;
+};
+
+struct Control {
+  // Written by the owner before it hands the segment over.
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::uint32_t rank;
+  std::uint32_t size;
+  std::uint32_t staging_bytes;
+
+  alignas(kLine) Word phase;  // Meetings that the owner has come to. The one release store.
+  alignas(kLine) std::atomic<std::uint32_t> sleepers;  // Threads of the owner asleep on the bell.
+  std::atomic<std::uint32_t> bell;                     // Rung by peers.
+  Announcement announcements[2];
+  Fate fate;
+};
+
+// One message on its way from the owner of the segment to one other rank.
+struct alignas(kLine) Letter {
+  enum State : std::uint64_t { kFree = 0, kPosted = 1 };
+  Word state;
+  Word number;  // Counts the owner's messages to that rank: older ones are received first.
+  Word tag;
+  Word place;  // Offset in the segment.
+  Word bytes;
+};
+inline constexpr std::size_t kLetters = 64;  // Per receiver; further ones wait at the sender's.
+
+// Offsets in a segment, computed alike by all ranks.
+struct Layout {
+  Layout(int ranks, std::size_t staging);
+
+  int size;
+  std::size_t staging_bytes;  // Of one of the two buffers.
+  std::size_t tables;         // [2][2][size] words: bytes given to and taken from each rank.
+  std::size_t mailboxes;      // [size][kLetters] letters.
+  std::size_t staging;
+  std::size_t arena;
+};
+
+}  // namespace lockstep::shm

@@ -1,0 +1,107 @@
+// One rank of a group in shared memory: how ranks meet.
+//
+// Collectives are built on three calls: announce() says what this rank is about to do, agree()
+// waits until all have said the same, meet() waits for all once more. What a rank wrote before a
+// meeting, all others may read after it. docs/shm.md has the protocol and why it is right.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/shm/call.h"
+#include "lockstep/shm/memory.h"
+#include "lockstep/shm/watch.h"
+
+namespace lockstep::shm {
+
+struct TeamOptions {
+  // Of each of the two staging buffers of a rank, in bytes; small enough to stay in the cache.
+  std::size_t staging_bytes = std::size_t{128} << 10;
+  // Address space for allocate(), which takes memory only as it is used; 0: as much as the machine
+  // has memory.
+  std::size_t arena_bytes = 0;
+  // Told, once per wait and rank, of a peer that is stopped.
+  std::function<void(const std::string&)> notice;
+};
+
+// One thread at a time may run collectives.
+class Team {
+ public:
+  // All ranks call it. See hand_over() and Memory::prepare() for what it throws.
+  static std::unique_ptr<Team> join(int rank, int size, Board& board, Deadline deadline,
+                                    const TeamOptions& options = {});
+  // The ranks of a group as threads of this process over one mapping of each segment, which is
+  // what ThreadSanitizer can watch.
+  static std::vector<std::unique_ptr<Team>> in_process(int size, const TeamOptions& options = {});
+
+  Team(int rank, std::shared_ptr<Memory> memory, std::vector<Peer> peers,
+       const TeamOptions& options);
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+  ~Team();  // Leaves.
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return memory_->layout().size; }
+  [[nodiscard]] const std::shared_ptr<Memory>& memory() const { return memory_; }
+  [[nodiscard]] Watch& watch() { return watch_; }
+
+  // Begins the next collective. Throws PeerError if the group is broken.
+  void announce(const Call& call, Deadline deadline);
+  // The first meeting of a collective: all ranks' calls. Throws PeerError, on all ranks, that
+  // shows both sides if they do not match.
+  const std::vector<Call>& agree();
+  // Waits until all ranks have come to the same point. Throws PeerError; see Watch::wait().
+  void meet();
+  // For differences that agree() does not see; all ranks must find the same one.
+  [[noreturn]] void mismatch(const std::string& difference);
+
+  // Each rank's staging buffer of this turn. docs/shm.md says when which part may be written.
+  [[nodiscard]] std::byte* staging(int rank) const { return memory_->staging(rank, turn_); }
+  [[nodiscard]] std::byte* staging_of_next_turn(int rank) const {
+    return memory_->staging(rank, turn_ + 1);
+  }
+  void next_turn() { ++turn_; }
+  // The tables of the collective that was announced.
+  [[nodiscard]] Word* given(int rank) const { return memory_->given(rank, sequence_); }
+  [[nodiscard]] Word* taken(int rank) const { return memory_->taken(rank, sequence_); }
+  // Where a peer's tensor lies, if it says that it lies in its arena; null otherwise.
+  [[nodiscard]] std::byte* placed(int rank, const Call& call, std::size_t bytes) const;
+
+  // Lists by rank for the collective that runs, kept between calls: a small one is over before four
+  // vectors are allocated.
+  struct Scratch {
+    std::vector<std::byte*> placed;
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+    std::vector<double> factors;
+  };
+  [[nodiscard]] Scratch& scratch() { return scratch_; }
+
+  // Collectives that were announced so far.
+  [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
+  // "all_reduce #12 (sum, float32, 256 elements) on rank 0 of 2".
+  [[nodiscard]] std::string what() const;
+
+ private:
+  [[nodiscard]] bool all_here() const;
+  [[nodiscard]] std::vector<int> absent() const;
+  bool spin() const;
+
+  int rank_;
+  std::shared_ptr<Memory> memory_;
+  Watch watch_;
+  bool may_spin_;
+  Call call_;
+  std::vector<Call> calls_;
+  Scratch scratch_;
+  std::optional<Deadline> deadline_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t phase_ = 0;
+  std::uint64_t turn_ = 0;
+};
+
+}  // namespace lockstep::shm

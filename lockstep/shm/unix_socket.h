@@ -1,0 +1,42 @@
+// Unix sockets without a name in the file system, over which descriptors travel.
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/fd.h"
+
+namespace lockstep::shm {
+
+struct UnixListener {
+  UniqueFd fd;       // Non-blocking.
+  std::string name;  // In the abstract namespace: goes with the socket. Chosen by the kernel.
+};
+UnixListener listen_unix(int backlog);
+
+// Waits while the listener's queue is full. Throws PeerError if nobody listens or at the deadline.
+UniqueFd connect_unix(const std::string& name, Deadline deadline);
+
+// The process at the other end, as the kernel knows it; pid 0 if it is in another pid namespace.
+struct Credentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+};
+Credentials credentials_of(int socket);
+
+// One message with one descriptor. False if the peer is gone.
+bool send_with_fd(int socket, std::string_view message, int fd);
+
+struct Parcel {
+  std::string message;
+  UniqueFd fd;
+};
+// Nothing if the peer closed, sent more than `limit` bytes, or no descriptor. Blocks if there is
+// nothing to read and the socket is blocking.
+std::optional<Parcel> receive_with_fd(int socket, std::size_t limit);
+
+}  // namespace lockstep::shm

@@ -1,0 +1,78 @@
+// Waiting for other ranks, and finding out why they do not come.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/shm/handover.h"
+#include "lockstep/shm/memory.h"
+
+namespace lockstep::shm {
+
+struct Wait {
+  std::function<std::string()> what;          // Operation and rank, how errors begin.
+  std::function<bool()> ready;                // Sequentially consistent loads: see ring().
+  std::function<std::vector<int>()> awaited;  // Ranks without which it cannot become ready.
+  Deadline deadline;
+};
+
+// Thread-safe.
+class Watch {
+ public:
+  // `notice` is told, once per wait and rank, of a peer that is stopped.
+  Watch(int rank, const Memory& memory, std::vector<Peer> peers,
+        std::function<void(const std::string&)> notice);
+
+  enum class Then {
+    kBreak,  // The group is of no use to this rank any more; its peers are told why.
+    kGoOn,   // This wait alone is over.
+  };
+  // Sleeps until ready, looking after the awaited ranks. Throws PeerError if one of them ended,
+  // left or failed, if the deadline passes, or after abort().
+  void wait(const Wait& wait, Then then);
+
+  // Wakes the rank's threads in wait(), if there are any. The caller has changed what they wait for
+  // by a sequentially consistent store: then either this sees the sleeper or the sleeper sees that.
+  void ring(int rank) const;
+
+  // Breaks the group on this rank for a reason of the caller's: calls that do not match, abort().
+  enum class Reason : std::uint64_t { kEnded, kLate, kLeft, kMismatch, kAborted };
+  void break_up(Reason reason, const std::string& text);
+  // Throws what broke the group, if something did.
+  void throw_if_broken() const;
+  // This rank comes to no further meeting: its own waits end with PeerError, the others need not
+  // wait for it.
+  void leave();
+
+  [[nodiscard]] std::string who(int rank) const;  // "rank 1 (pid 123 on box)".
+
+ private:
+  struct Failure {
+    Reason reason = Reason::kEnded;
+    int culprit = 0;
+    int signal = 0;
+    int reporter = -1;  // The rank that found it, if it was not this one.
+  };
+  class Patience;
+
+  [[nodiscard]] std::vector<Failure> failures_among(const std::vector<int>& ranks) const;
+  [[nodiscard]] std::string explain(const std::vector<Failure>& failures) const;
+  [[nodiscard]] std::string explain(const Failure& failure) const;
+  [[nodiscard]] std::string last_call_of(int rank) const;
+  bool sleep(const Wait& wait) const;
+  void ring_all() const;
+  [[noreturn]] void fail(const Failure& failure, const std::string& text, Then then);
+  void record(const Failure& failure, const std::string& text);
+
+  int rank_;
+  const Memory& memory_;
+  std::vector<Peer> peers_;
+  std::function<void(const std::string&)> notice_;
+  mutable std::mutex mutex_;
+  std::string broken_;  // Why; empty while all is well.
+};
+
+}  // namespace lockstep::shm

@@ -1,0 +1,199 @@
+#include "lockstep/shm/work_queue.h"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace lockstep::shm {
+namespace {
+
+using Clock = Deadline::Clock;
+
+// A job that nobody waited for within this time is run by the queue's thread.
+constexpr std::chrono::milliseconds kPatience{1};
+// After this long without a job the thread sleeps until it is woken, which costs the next caller
+// some microseconds; before, it wakes by itself every kPatience.
+constexpr std::chrono::milliseconds kDoze{50};
+
+}  // namespace
+
+struct WorkQueue::State {
+  std::function<bool()> idle;
+  std::mutex mutex;
+  std::condition_variable changed;  // A job is done, or nobody runs one any more.
+  std::condition_variable wanted;   // For the queue's thread.
+  std::deque<JobPointer> jobs;      // The front may be running.
+  bool running = false;
+  bool at_once = false;  // The queue's thread is to run all there is.
+  bool awake = false;    // The thread will look again by itself soon.
+  bool stop = false;
+};
+
+WorkQueue::WorkQueue(std::function<bool()> idle)
+    : state_(std::make_shared<State>()), owner_(::getpid()) {
+  state_->idle = std::move(idle);
+}
+
+WorkQueue::~WorkQueue() {
+  if (!thread_.joinable()) {
+    return;
+  }
+  if (::getpid() != owner_) {
+    // A fork of the process that made it: the thread is not here, its locks may be held for ever.
+    thread_.detach();
+    new std::shared_ptr<State>(state_);  // NOLINT(cppcoreguidelines-owning-memory): leaked.
+    return;
+  }
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->wanted.notify_all();
+  if (std::this_thread::get_id() == thread_.get_id()) {
+    thread_.detach();
+  } else {
+    thread_.join();
+  }
+}
+
+WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
+  auto job = std::make_shared<Job>();
+  job->run_ = std::move(run);
+  bool wake_up = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->jobs.push_back(job);
+    start_thread();
+    if (when == When::kAtOnce) {
+      state_->at_once = true;
+      wake_up = true;
+    } else {
+      wake_up = !std::exchange(state_->awake, true);
+    }
+  }
+  if (wake_up) {
+    state_->wanted.notify_one();
+  }
+  return job;
+}
+
+void WorkQueue::wait(Job& job) {
+  std::unique_lock lock(state_->mutex);
+  while (!job.is_done()) {
+    if (state_->running) {
+      state_->changed.wait(lock);
+    } else {
+      run_front(*state_, lock);
+    }
+  }
+  if (job.error_) {
+    std::rethrow_exception(job.error_);
+  }
+}
+
+bool WorkQueue::wait_until(Job& job, Deadline deadline) {
+  std::unique_lock lock(state_->mutex);
+  state_->at_once = true;
+  state_->wanted.notify_one();
+  if (!state_->changed.wait_until(lock, deadline.at(), [&] { return job.is_done(); })) {
+    return false;
+  }
+  if (job.error_) {
+    std::rethrow_exception(job.error_);
+  }
+  return true;
+}
+
+void WorkQueue::when_done(Job& job, std::function<void(std::exception_ptr)> tell) {
+  std::unique_lock lock(state_->mutex);
+  if (!job.is_done()) {
+    job.tell_ = std::move(tell);
+    state_->at_once = true;
+    state_->wanted.notify_one();
+    return;
+  }
+  lock.unlock();
+  tell(job.error_);
+}
+
+void WorkQueue::wake() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    start_thread();
+    state_->awake = true;
+  }
+  state_->wanted.notify_one();
+}
+
+// The lock is held on entry and on return.
+void WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
+  const JobPointer job = state.jobs.front();
+  state.running = true;
+  lock.unlock();
+  std::exception_ptr error;
+  try {
+    job->run_();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  job->run_ = nullptr;  // Lets go of the caller's tensors.
+  lock.lock();
+  job->error_ = error;
+  job->done_.store(true, std::memory_order_release);
+  const auto tell = std::exchange(job->tell_, nullptr);
+  state.jobs.pop_front();
+  state.running = false;
+  state.changed.notify_all();
+  if (tell) {
+    lock.unlock();
+    tell(error);
+    lock.lock();
+  }
+}
+
+void WorkQueue::start_thread() {
+  if (!thread_.joinable()) {
+    thread_ = std::thread([state = state_] { tend(*state); });
+  }
+}
+
+void WorkQueue::tend(State& state) {
+  std::unique_lock lock(state.mutex);
+  auto last_job = Clock::now();
+  while (!state.stop) {
+    if (!state.jobs.empty()) {
+      last_job = Clock::now();
+    }
+    if (state.at_once && !state.running && !state.jobs.empty()) {
+      run_front(state, lock);
+      continue;
+    }
+    state.at_once = state.at_once && !state.jobs.empty();
+    bool nothing_left = true;
+    if (state.idle) {
+      lock.unlock();
+      nothing_left = state.idle();
+      lock.lock();
+      if (state.stop || (state.at_once && !state.running)) {
+        continue;
+      }
+    }
+    state.awake = !nothing_left || !state.jobs.empty() || Clock::now() - last_job < kDoze;
+    if (!state.awake) {
+      state.wanted.wait(lock);
+      last_job = Clock::now();
+      continue;
+    }
+    const JobPointer seen = state.jobs.empty() ? nullptr : state.jobs.front();
+    state.wanted.wait_for(lock, kPatience);
+    // Nobody took it in the meantime, so it is up to this thread, with all that came after it.
+    if (seen && !state.running && !state.jobs.empty() && state.jobs.front() == seen) {
+      state.at_once = true;
+    }
+  }
+}
+
+}  // namespace lockstep::shm

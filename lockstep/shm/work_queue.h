@@ -1,0 +1,75 @@
+// Jobs that are run one after the other, by whoever needs them first.
+//
+// The ranks of a group start their collectives in the same order but may wait for them in any. So
+// they are run in the order in which they were started: a thread that waits for one runs all that
+// were started before it, unless another thread is doing so already. A thread of the queue's own
+// sleeps until nobody else does the work: it runs what has waited for a while, what somebody wants
+// to be told about, and what was started to run at once.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "lockstep/base/deadline.h"
+
+namespace lockstep::shm {
+
+// Thread-safe.
+class WorkQueue {
+ public:
+  class Job {
+   public:
+    // Never blocks; also true for a job that failed.
+    [[nodiscard]] bool is_done() const { return done_.load(std::memory_order_acquire); }
+    // What it threw; null before it is done.
+    [[nodiscard]] std::exception_ptr error() const { return is_done() ? error_ : nullptr; }
+
+   private:
+    friend class WorkQueue;
+    std::function<void()> run_;
+    std::function<void(std::exception_ptr)> tell_;
+    std::exception_ptr error_;
+    std::atomic<bool> done_{false};
+  };
+  using JobPointer = std::shared_ptr<Job>;
+
+  // `idle` is called by the queue's thread every now and then until it returns true: nothing left
+  // to do. It must not block.
+  explicit WorkQueue(std::function<bool()> idle = nullptr);
+  // Waits for the job that runs; those that did not start are dropped.
+  ~WorkQueue();
+  WorkQueue(const WorkQueue&) = delete;
+  WorkQueue& operator=(const WorkQueue&) = delete;
+
+  enum class When {
+    kWhenWaitedFor,  // Or, if nobody does for a millisecond or two, by the queue's thread.
+    kAtOnce,         // By the queue's thread, in the background.
+  };
+  JobPointer start(std::function<void()> run, When when = When::kWhenWaitedFor);
+
+  // Runs jobs in this thread until this one is done; throws what it threw.
+  void wait(Job& job);
+  // Leaves the work to the queue's thread. False if the job is not done by the deadline.
+  bool wait_until(Job& job, Deadline deadline);
+  // Calls `tell` once when the job is done, in the thread that ran it, or at once if it is.
+  void when_done(Job& job, std::function<void(std::exception_ptr)> tell);
+  // Makes the queue's thread look at `idle` again.
+  void wake();
+
+ private:
+  struct State;  // Shared with the thread: a job may drop the last pointer to its own queue.
+
+  void start_thread();
+  static void run_front(State& state, std::unique_lock<std::mutex>& lock);
+  static void tend(State& state);
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;
+  pid_t owner_;
+};
+
+}  // namespace lockstep::shm
