@@ -14,6 +14,7 @@ BackendRegistry BackendRegistry::built_in() {
   BackendRegistry registry;
   register_gloo(registry);
   register_nccl(registry);
+  register_shm(registry);
   return registry;
 }
 
@@ -33,7 +34,7 @@ const BackendRegistry::Entry& BackendRegistry::find(const std::string& name) con
     names.push_back(known);
   }
   std::string why = " is unknown";
-  if (name == "shm" || name == "lockstep" || name == "mpi") {
+  if (name == "lockstep" || name == "mpi") {
     why = " is not part of this version yet";
   } else if (name == "nccl") {
     why = " needs a lockstep that was built with CUDA (cmake -DLOCKSTEP_CUDA=ON)";

@@ -32,7 +32,7 @@ using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const Bac
 
 class BackendRegistry {
  public:
-  // gloo, and nccl where lockstep was built with CUDA.
+  // gloo, shm, and nccl where lockstep was built with CUDA.
   static BackendRegistry built_in();
 
   // A second registration of a name replaces the first.
@@ -62,5 +62,6 @@ class BackendRegistry {
 // Each registers itself where it was compiled in; else it does nothing.
 void register_gloo(BackendRegistry& registry);
 void register_nccl(BackendRegistry& registry);
+void register_shm(BackendRegistry& registry);
 
 }  // namespace lockstep

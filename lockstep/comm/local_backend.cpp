@@ -1,24 +1,11 @@
 #include "lockstep/comm/local_backend.h"
 
+#include "lockstep/comm/finished_work.h"
+
 namespace lockstep::comm {
 namespace {
 
 using WorkPointer = c10::intrusive_ptr<c10d::Work>;
-
-class FinishedWork : public c10d::Work {
- public:
-  explicit FinishedWork(std::vector<at::Tensor> result) : result_(std::move(result)) { finish(); }
-  std::vector<at::Tensor> result() override { return result_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    future->markCompleted(at::IValue(result_));
-    return future;
-  }
-
- private:
-  std::vector<at::Tensor> result_;
-};
 
 WorkPointer finished(std::vector<at::Tensor> result = {}) {
   return c10::make_intrusive<FinishedWork>(std::move(result));

@@ -1,0 +1,485 @@
+#include "lockstep/comm/shm_backend.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/util/Logging.h>
+
+#include <numeric>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/comm/finished_work.h"
+
+namespace lockstep::comm {
+namespace {
+
+using Use = Packed::Use;
+
+// Below this a collective is over before another thread has woken up.
+constexpr std::size_t kBackgroundBytes = std::size_t{64} << 10;
+
+class StoreBoard : public shm::Board {
+ public:
+  explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+
+  void post(const std::string& key, const std::string& text) override {
+    store_->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
+  }
+  std::string read(const std::string& key, Deadline deadline) override {
+    store_->wait({key}, deadline.remaining());
+    const auto bytes = store_->get(key);
+    return {bytes.begin(), bytes.end()};
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Store> store_;
+};
+
+std::unique_ptr<shm::Team> join_team(const BackendRequest& request) {
+  StoreBoard board(request.store);
+  return shm::Team::join(request.rank, request.size, board, Deadline::in(request.connect_timeout),
+                         {.notice = [](const std::string& text) { LOG(WARNING) << text; }});
+}
+
+std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
+  return std::accumulate(
+      tensors.begin(), tensors.end(), std::size_t{0},
+      [](std::size_t sum, const at::Tensor& tensor) {
+        return sum + (tensor.layout() == at::kStrided ? tensor.nbytes() : kBackgroundBytes);
+      });
+}
+
+template <class List>
+auto& only(List& list, const std::string& what) {
+  if (list.size() != 1) {
+    throw UsageError(what + ": there are " + std::to_string(list.size()) +
+                     " tensors, expected one; a rank has one tensor per collective");
+  }
+  return list[0];
+}
+
+// A tensor cut along its first dimension into one part per rank.
+std::vector<at::Tensor> parts_of(const at::Tensor& tensor, int ranks, const std::string& what) {
+  if (tensor.numel() % ranks != 0) {
+    throw UsageError(what + ": the tensor has " + std::to_string(tensor.numel()) +
+                     " elements, expected a multiple of the " + std::to_string(ranks) + " ranks");
+  }
+  return tensor.reshape({-1}).chunk(ranks);
+}
+
+// For all_to_all: the parts of a tensor along its first dimension, of equal size if none is given.
+std::vector<at::Tensor> split_of(const at::Tensor& tensor, const std::vector<int64_t>& sizes,
+                                 int ranks, const std::string& what) {
+  const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+  if (sizes.empty()) {
+    if (rows % ranks != 0) {
+      throw UsageError(what + ": the first dimension is " + std::to_string(rows) +
+                       ", expected a multiple of the " + std::to_string(ranks) + " ranks");
+    }
+    return tensor.split_with_sizes(
+        std::vector<int64_t>(static_cast<std::size_t>(ranks), rows / ranks));
+  }
+  if (sizes.size() != static_cast<std::size_t>(ranks) ||
+      std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != rows) {
+    throw UsageError(what + ": the split sizes do not add up to the first dimension, " +
+                     std::to_string(rows));
+  }
+  return tensor.split_with_sizes(sizes);
+}
+
+}  // namespace
+
+ShmBackend::ShmBackend(const BackendRequest& request)
+    : Backend(request.rank, request.size),
+      group_(std::make_shared<ShmGroup>(join_team(request))),
+      timeout_(request.timeout),
+      core_to_spare_(usable_cores() > request.size) {}
+
+void ShmBackend::shutdown() { group_->team->watch().leave(); }
+
+bool ShmBackend::supportsTensorAlloc(c10::DeviceIndex /*device*/) { return true; }
+
+at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
+  if (!options.device().is_cpu() || size < 0) {
+    throw UsageError(what("allocateTensor") + ": " + std::to_string(size) + " elements on " +
+                     options.device().str() + ", expected a size on the CPU");
+  }
+  const auto bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
+  auto memory = shm::allocate(group_->team->memory(), getRank(), bytes);
+  void* data = memory.get();
+  return at::from_blob(data, {size}, [memory = std::move(memory)](void*) {}, options);
+}
+
+std::string ShmBackend::what(const char* operation) const {
+  return std::string(operation) + " on rank " + std::to_string(getRank()) + " of " +
+         std::to_string(getSize());
+}
+
+void ShmBackend::require_rank(int64_t rank, const char* role, const std::string& what) const {
+  if (rank < 0 || rank >= getSize()) {
+    throw UsageError(what + ": the " + role + " is " + std::to_string(rank) + ", expected 0 to " +
+                     std::to_string(getSize() - 1));
+  }
+}
+
+void ShmBackend::require_one_per_rank(const Tensors& tensors, const at::Tensor& like,
+                                      const std::string& what) const {
+  if (tensors.size() != static_cast<std::size_t>(getSize())) {
+    throw UsageError(what + ": there are " + std::to_string(tensors.size()) +
+                     " tensors, expected one per rank: " + std::to_string(getSize()));
+  }
+  for (const auto& tensor : tensors) {
+    require_dense_cpu(tensor, what);
+    if (tensor.scalar_type() != like.scalar_type()) {
+      throw UsageError(what + ": a tensor is " + c10::toString(tensor.scalar_type()) +
+                       ", expected " + c10::toString(like.scalar_type()));
+    }
+  }
+}
+
+ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
+  ++started_;
+  const auto timeout = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
+  const bool in_background = core_to_spare_ && bytes_of(start.outputs) >= kBackgroundBytes;
+  auto job = group_->queue.start(
+      [team = group_->team.get(), run = std::move(run), timeout] {
+        const at::NoGradGuard no_grad;
+        run(*team, Deadline::in(timeout));
+      },
+      in_background ? shm::WorkQueue::When::kAtOnce : shm::WorkQueue::When::kWhenWaitedFor);
+  return c10::make_intrusive<ShmWork>(group_, std::move(job), start.type, std::move(start.outputs));
+}
+
+ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
+                                              const c10d::BroadcastOptions& options) {
+  const std::string name = what("broadcast");
+  const at::Tensor tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  require_rank(options.rootRank, "root", name);
+  const bool gives = options.rootRank == getRank();
+  return start({c10d::OpType::BROADCAST, options.timeout, {tensor}},
+               [tensor, gives, root = static_cast<int>(options.rootRank)](shm::Team& team,
+                                                                          Deadline deadline) {
+                 const Packed packed(tensor, gives ? Use::kRead : Use::kWrite);
+                 shm::broadcast(team, packed.tensor(), shm_dtype(tensor.scalar_type()), root,
+                                deadline);
+                 if (!gives) {
+                   packed.write_back();
+                 }
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::allreduce(Tensors& tensors,
+                                              const c10d::AllreduceOptions& options) {
+  const std::string name = what("allreduce");
+  const at::Tensor tensor = only(tensors, name);
+  if (tensor.defined() && tensor.is_sparse()) {
+    return allreduce_sparse(tensors, options);
+  }
+  c10d::AllreduceCoalescedOptions same;
+  same.reduceOp = options.reduceOp;
+  same.timeout = options.timeout;
+  return allreduce_coalesced(tensors, same);
+}
+
+ShmBackend::WorkPointer ShmBackend::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  const std::string name = what("allreduce");
+  std::vector<shm::Fold> folds;
+  for (const auto& tensor : tensors) {
+    require_dense_cpu(tensor, name);
+    folds.push_back(shm_fold(options.reduceOp, tensor, name));
+  }
+  return start({tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
+                options.timeout, tensors},
+               [tensors, folds](shm::Team& team, Deadline deadline) {
+                 for (std::size_t i = 0; i < tensors.size(); ++i) {
+                   const Packed packed(tensors[i], Use::kReadWrite);
+                   shm::all_reduce(team, packed.tensor(), folds[i], deadline);
+                   packed.write_back();
+                 }
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::allreduce_sparse(Tensors& tensors,
+                                                     const c10d::AllreduceOptions& options) {
+  const std::string name = what("allreduce of sparse tensors");
+  at::Tensor tensor = only(tensors, name);
+  if (!tensor.defined() || tensor.layout() != at::kSparse || !tensor.device().is_cpu() ||
+      options.reduceOp != c10d::ReduceOp::SUM) {
+    throw UsageError(name + ": expected a sparse COO tensor on the CPU and the operation sum");
+  }
+  return start({c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, {tensor}},
+               [tensor](shm::Team& team, Deadline deadline) {
+                 const at::Tensor sum = shm_sparse_sum(team, tensor, deadline);
+                 tensor.copy_(sum);
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
+  const std::string name = what("reduce");
+  const at::Tensor tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  require_rank(options.rootRank, "root", name);
+  const auto fold = shm_fold(options.reduceOp, tensor, name);
+  return start({c10d::OpType::REDUCE, options.timeout, {tensor}},
+               [tensor, fold, root = static_cast<int>(options.rootRank)](shm::Team& team,
+                                                                         Deadline deadline) {
+                 const Packed packed(tensor, Use::kReadWrite);
+                 shm::reduce(team, packed.tensor(), fold, root, deadline);
+                 if (team.rank() == root) {
+                   packed.write_back();
+                 }
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) {
+  return allgather_coalesced(outputs, inputs, options);
+}
+
+ShmBackend::WorkPointer ShmBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                        const c10d::AllgatherOptions& options) {
+  const std::string name = what("allgather");
+  if (outputs.size() != inputs.size()) {
+    throw UsageError(name + ": there are " + std::to_string(outputs.size()) +
+                     " lists of outputs for " + std::to_string(inputs.size()) + " inputs");
+  }
+  Tensors all;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require_dense_cpu(inputs[i], name);
+    require_one_per_rank(outputs[i], inputs[i], name);
+    all.insert(all.end(), outputs[i].begin(), outputs[i].end());
+  }
+  return start({inputs.size() == 1 ? c10d::OpType::ALLGATHER : c10d::OpType::ALLGATHER_COALESCED,
+                options.timeout, std::move(all)},
+               [outputs, inputs](shm::Team& team, Deadline deadline) {
+                 for (std::size_t i = 0; i < inputs.size(); ++i) {
+                   const auto results = packed(outputs[i], Use::kWrite);
+                   shm::all_gather(team, outputs_of(results), Packed(inputs[i], Use::kRead).input(),
+                                   shm_dtype(inputs[i].scalar_type()), deadline);
+                   write_back(results);
+                 }
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                    const c10d::AllgatherOptions& options) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return allgather_into_tensor_coalesced(outputs, inputs, options);
+}
+
+ShmBackend::WorkPointer ShmBackend::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  const std::string name = what("allgather_into_tensor");
+  if (outputs.size() != inputs.size()) {
+    throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
+                     std::to_string(inputs.size()) + " inputs");
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    require_dense_cpu(inputs[i], name);
+    require_dense_cpu(outputs[i], name);
+    if (outputs[i].numel() != inputs[i].numel() * getSize() ||
+        outputs[i].scalar_type() != inputs[i].scalar_type()) {
+      throw UsageError(name + ": the output has " + std::to_string(outputs[i].numel()) +
+                       " elements of " + c10::toString(outputs[i].scalar_type()) + ", expected " +
+                       std::to_string(inputs[i].numel() * getSize()) + " of " +
+                       c10::toString(inputs[i].scalar_type()));
+    }
+  }
+  return start(
+      {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs},
+      [outputs, inputs](shm::Team& team, Deadline deadline) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const Packed result(outputs[i], Use::kWrite);
+          const Packed input(inputs[i], Use::kRead);
+          std::vector<shm::Output> parts;
+          for (int rank = 0; rank < team.size(); ++rank) {
+            parts.push_back(
+                {result.data() + static_cast<std::size_t>(rank) * input.bytes(), input.bytes()});
+          }
+          shm::all_gather(team, parts, input.input(), shm_dtype(inputs[i].scalar_type()), deadline);
+          result.write_back();
+        }
+      });
+}
+
+ShmBackend::WorkPointer ShmBackend::gather(TensorLists& outputs, Tensors& inputs,
+                                           const c10d::GatherOptions& options) {
+  const std::string name = what("gather");
+  const at::Tensor input = only(inputs, name);
+  require_dense_cpu(input, name);
+  require_rank(options.rootRank, "root", name);
+  Tensors results;
+  if (options.rootRank == getRank()) {
+    results = only(outputs, name);
+    require_one_per_rank(results, input, name);
+  } else if (!outputs.empty()) {
+    throw UsageError(name + ": there are outputs, but only the root gives any");
+  }
+  return start({c10d::OpType::GATHER, options.timeout, results},
+               [results, input, root = static_cast<int>(options.rootRank)](shm::Team& team,
+                                                                           Deadline deadline) {
+                 const auto gathered = packed(results, Use::kWrite);
+                 shm::gather(team, outputs_of(gathered), Packed(input, Use::kRead).input(),
+                             shm_dtype(input.scalar_type()), root, deadline);
+                 write_back(gathered);
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::scatter(Tensors& outputs, TensorLists& inputs,
+                                            const c10d::ScatterOptions& options) {
+  const std::string name = what("scatter");
+  const at::Tensor output = only(outputs, name);
+  require_dense_cpu(output, name);
+  require_rank(options.rootRank, "root", name);
+  Tensors parts;
+  if (options.rootRank == getRank()) {
+    parts = only(inputs, name);
+    require_one_per_rank(parts, output, name);
+  } else if (!inputs.empty()) {
+    throw UsageError(name + ": there are inputs, but only the root gives any");
+  }
+  return start({c10d::OpType::SCATTER, options.timeout, {output}},
+               [output, parts, root = static_cast<int>(options.rootRank)](shm::Team& team,
+                                                                          Deadline deadline) {
+                 const Packed result(output, Use::kWrite);
+                 const auto given = packed(parts, Use::kRead);
+                 shm::scatter(team, result.output(), inputs_of(given),
+                              shm_dtype(output.scalar_type()), root, deadline);
+                 result.write_back();
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                   const c10d::ReduceScatterOptions& options) {
+  const std::string name = what("reduce_scatter");
+  if (outputs.size() != inputs.size()) {
+    throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
+                     std::to_string(inputs.size()) + " lists of inputs");
+  }
+  std::vector<shm::Fold> folds;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    require_dense_cpu(outputs[i], name);
+    require_one_per_rank(inputs[i], outputs[i], name);
+    const auto& own = inputs[i][static_cast<std::size_t>(getRank())];
+    if (own.numel() != outputs[i].numel()) {
+      throw UsageError(name + ": the output has " + std::to_string(outputs[i].numel()) +
+                       " elements, expected " + std::to_string(own.numel()) +
+                       " as in the input for this rank");
+    }
+    folds.push_back(shm_fold(options.reduceOp, outputs[i], name));
+  }
+  return start({c10d::OpType::REDUCE_SCATTER, options.timeout, outputs},
+               [outputs, inputs, folds](shm::Team& team, Deadline deadline) {
+                 for (std::size_t i = 0; i < outputs.size(); ++i) {
+                   const Packed result(outputs[i], Use::kWrite);
+                   const auto parts = packed(inputs[i], Use::kRead);
+                   std::vector<shm::Tensor> tensors;
+                   for (const auto& part : parts) {
+                     tensors.push_back(part.tensor());
+                   }
+                   shm::reduce_scatter(team, result.data(), tensors, folds[i], deadline);
+                   result.write_back();
+                 }
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, options);
+}
+
+ShmBackend::WorkPointer ShmBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  const std::string name = what("reduce_scatter_tensor");
+  TensorLists lists;
+  for (const auto& input : inputs) {
+    require_dense_cpu(input, name);
+    lists.push_back(parts_of(input, getSize(), name));
+  }
+  return reduce_scatter(outputs, lists, options);
+}
+
+ShmBackend::WorkPointer ShmBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                  std::vector<int64_t>& output_sizes,
+                                                  std::vector<int64_t>& input_sizes,
+                                                  const c10d::AllToAllOptions& options) {
+  const std::string name = what("all_to_all");
+  require_dense_cpu(output, name);
+  require_dense_cpu(input, name);
+  auto outputs = split_of(output, output_sizes, getSize(), name);
+  auto inputs = split_of(input, input_sizes, getSize(), name);
+  return alltoall(outputs, inputs, options);
+}
+
+ShmBackend::WorkPointer ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                             const c10d::AllToAllOptions& options) {
+  const std::string name = what("all_to_all");
+  if (inputs.empty()) {
+    throw UsageError(name + ": there are no inputs");
+  }
+  require_one_per_rank(inputs, inputs[0], name);
+  require_one_per_rank(outputs, inputs[0], name);
+  return start({c10d::OpType::ALLTOALL, options.timeout, outputs},
+               [outputs, inputs](shm::Team& team, Deadline deadline) {
+                 const auto results = packed(outputs, Use::kWrite);
+                 const auto given = packed(inputs, Use::kRead);
+                 shm::all_to_all(team, outputs_of(results), inputs_of(given),
+                                 shm_dtype(inputs[0].scalar_type()), deadline);
+                 write_back(results);
+               });
+}
+
+ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int tag) {
+  const std::string name = what("send");
+  const at::Tensor& tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  require_rank(destination, "destination", name);
+  const Packed packed(tensor, Use::kRead);
+  group_->mailbox.send(destination, static_cast<std::uint64_t>(tag), packed.data(), packed.bytes());
+  if (!group_->mailbox.progress()) {
+    group_->queue.wake();
+  }
+  return c10::make_intrusive<FinishedWork>(Tensors{tensor});
+}
+
+ShmBackend::WorkPointer ShmBackend::recv(Tensors& tensors, int source, int tag) {
+  const std::string name = what("recv");
+  const at::Tensor& tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  require_rank(source, "source", name);
+  return c10::make_intrusive<ShmReceive>(group_, tensor, source, tag, timeout_.load());
+}
+
+ShmBackend::WorkPointer ShmBackend::recvAnysource(Tensors& tensors, int tag) {
+  const std::string name = what("recv");
+  const at::Tensor& tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  return c10::make_intrusive<ShmReceive>(group_, tensor, shm::kAnySource, tag, timeout_.load());
+}
+
+ShmBackend::WorkPointer ShmBackend::barrier(const c10d::BarrierOptions& options) {
+  return start({c10d::OpType::BARRIER, options.timeout, {}},
+               [](shm::Team& team, Deadline deadline) { shm::barrier(team, deadline); });
+}
+
+void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
+  barrier(options)->wait(kNoTimeout);
+}
+
+}  // namespace lockstep::comm
+
+namespace lockstep {
+
+void register_shm(BackendRegistry& registry) {
+  registry.add("shm", {c10::kCPU}, [](const BackendRequest& request) {
+    return c10::make_intrusive<comm::ShmBackend>(request);
+  });
+}
+
+}  // namespace lockstep

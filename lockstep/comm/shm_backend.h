@@ -1,0 +1,100 @@
+// The shared-memory process group as a c10d backend: the ranks of one host.
+#pragma once
+
+#include <memory>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "lockstep/comm/backend_registry.h"
+#include "lockstep/comm/shm_work.h"
+
+namespace lockstep::comm {
+
+// One thread at a time may start collectives. They run in the order in which they were started and
+// may be waited for in any; see docs/shm.md for who runs them.
+//
+// Errors are UsageError for a call that cannot work and PeerError, naming a rank, for what happens
+// on the way; after a PeerError the group is of no use, and the tensors of its works hold anything.
+class ShmBackend : public c10d::Backend {
+ public:
+  // All ranks call it. Throws UsageError if they are on different hosts, IoError if there is too
+  // little memory, PeerError if a rank does not come.
+  explicit ShmBackend(const BackendRequest& request);
+
+  const std::string getBackendName() const override { return "shm"; }
+  void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
+  uint64_t getSequenceNumberForGroup() override { return started_; }
+  void setSequenceNumberForGroup() override {}
+
+  // Ends this rank's part: waits of other threads end, peers are told.
+  void shutdown() override;
+  void abort() override { shutdown(); }
+
+  // A tensor that is reduced in place, with no copy, if it is such a tensor on all ranks.
+  bool supportsTensorAlloc(c10::DeviceIndex device) override;
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+
+  using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+  using Tensors = std::vector<at::Tensor>;
+  using TensorLists = std::vector<std::vector<at::Tensor>>;
+
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  WorkPointer allreduce_coalesced(Tensors& tensors,
+                                  const c10d::AllreduceCoalescedOptions& options) override;
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
+  WorkPointer allgather(TensorLists& outputs, Tensors& inputs,
+                        const c10d::AllgatherOptions& options) override;
+  WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
+                              const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                  const c10d::AllgatherOptions& options) override;
+  WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) override;
+  WorkPointer gather(TensorLists& outputs, Tensors& inputs,
+                     const c10d::GatherOptions& options) override;
+  WorkPointer scatter(Tensors& outputs, TensorLists& inputs,
+                      const c10d::ScatterOptions& options) override;
+  WorkPointer reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                             const c10d::ReduceScatterOptions& options) override;
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions& options) override;
+  WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::ReduceScatterOptions& options) override;
+  WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
+                            std::vector<int64_t>& output_sizes, std::vector<int64_t>& input_sizes,
+                            const c10d::AllToAllOptions& options) override;
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs,
+                       const c10d::AllToAllOptions& options) override;
+  // A send is complete when it returns: the message was copied.
+  WorkPointer send(Tensors& tensors, int destination, int tag) override;
+  WorkPointer recv(Tensors& tensors, int source, int tag) override;
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override;
+  WorkPointer barrier(const c10d::BarrierOptions& options) override;
+  // Any barrier names the ranks that did not come; this one also waits.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+ private:
+  using Run = std::function<void(shm::Team&, Deadline)>;
+  struct Start {
+    c10d::OpType type;
+    std::chrono::milliseconds timeout;  // kUnsetTimeout: the group's.
+    Tensors outputs;
+  };
+  WorkPointer start(Start start, Run run);
+  [[nodiscard]] std::string what(const char* operation) const;
+  void require_rank(int64_t rank, const char* role, const std::string& what) const;
+  // Throws UsageError unless there is one dense CPU tensor per rank, all of `like`'s dtype.
+  void require_one_per_rank(const Tensors& tensors, const at::Tensor& like,
+                            const std::string& what) const;
+
+  std::shared_ptr<ShmGroup> group_;
+  std::atomic<std::chrono::milliseconds> timeout_;
+  std::atomic<uint64_t> started_{0};
+  bool core_to_spare_;
+};
+
+// The sum of sparse tensors, as Gloo makes it: coalesced, with each rank's values in rank order.
+at::Tensor shm_sparse_sum(shm::Team& team, const at::Tensor& tensor, Deadline deadline);
+
+}  // namespace lockstep::comm
