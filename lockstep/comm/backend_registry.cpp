@@ -15,6 +15,7 @@ BackendRegistry BackendRegistry::built_in() {
   register_gloo(registry);
   register_nccl(registry);
   register_shm(registry);
+  register_lockstep(registry);
   return registry;
 }
 
@@ -34,7 +35,7 @@ const BackendRegistry::Entry& BackendRegistry::find(const std::string& name) con
     names.push_back(known);
   }
   std::string why = " is unknown";
-  if (name == "lockstep" || name == "mpi") {
+  if (name == "mpi") {
     why = " is not part of this version yet";
   } else if (name == "nccl") {
     why = " needs a lockstep that was built with CUDA (cmake -DLOCKSTEP_CUDA=ON)";
@@ -77,7 +78,7 @@ c10::intrusive_ptr<c10d::Backend> BackendRegistry::make(const std::string& name,
 
 std::string BackendRegistry::default_backends() const {
   const bool gpus = entries_.contains("nccl") && at::getNumGPUs() > 0;
-  return gpus ? "cpu:gloo,cuda:nccl" : "gloo";
+  return gpus ? "cpu:lockstep,cuda:nccl" : "lockstep";
 }
 
 }  // namespace lockstep

@@ -32,7 +32,7 @@ using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const Bac
 
 class BackendRegistry {
  public:
-  // gloo, shm, and nccl where lockstep was built with CUDA.
+  // gloo, shm, lockstep (shm on one host, else gloo), and nccl where lockstep was built with CUDA.
   static BackendRegistry built_in();
 
   // A second registration of a name replaces the first.
@@ -46,7 +46,11 @@ class BackendRegistry {
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> make(const std::string& name,
                                                        const BackendRequest& request) const;
 
-  // What a group uses that names no backend: gloo, and nccl beside it where GPUs are seen.
+  [[nodiscard]] const BackendFactory& factory(const std::string& name) const {
+    return find(name).factory;
+  }
+
+  // What a group uses that names no backend: lockstep, and nccl beside it where GPUs are seen.
   [[nodiscard]] std::string default_backends() const;
 
  private:
@@ -63,5 +67,6 @@ class BackendRegistry {
 void register_gloo(BackendRegistry& registry);
 void register_nccl(BackendRegistry& registry);
 void register_shm(BackendRegistry& registry);
+void register_lockstep(BackendRegistry& registry);  // After gloo and shm.
 
 }  // namespace lockstep

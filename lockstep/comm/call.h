@@ -26,7 +26,11 @@ struct Group::Call {
   Work start(c10::function_ref<c10::intrusive_ptr<c10d::Work>()> begin,
              std::function<void()> finish = nullptr) const;
 
-  [[nodiscard]] bool averages_by_itself() const { return backend->getBackendName() == "nccl"; }
+  // What need not be composed: for our own backend nothing, for NCCL averages.
+  [[nodiscard]] bool lacks_nothing() const { return backend->getBackendName() == "shm"; }
+  [[nodiscard]] bool can_average() const {
+    return lacks_nothing() || backend->getBackendName() == "nccl";
+  }
 
   const Group& group;
   std::string what;

@@ -1,5 +1,4 @@
 // Group's collectives on tensors. What a backend lacks is composed here from what it has.
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
@@ -8,8 +7,17 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/call.h"
+#include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep {
+
+using comm::copy_back;
+using comm::element_counts;
+using comm::flattened;
+using comm::same_shapes;
+using comm::unflatten;
+using comm::without_gaps;
+
 namespace {
 
 c10d::ReduceOp to_c10d(ReduceOp op) {
@@ -43,40 +51,6 @@ void divide_in_place(const at::Tensor& tensor, int divisor) {
   }
 }
 
-// Gloo reads and writes memory as if there were no gaps in it, and says nothing: what is not
-// contiguous travels as a copy. A sparse tensor has no strides to look at.
-at::Tensor without_gaps(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
-}
-
-std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> dense;
-  dense.reserve(tensors.size());
-  for (const auto& tensor : tensors) {
-    dense.push_back(without_gaps(tensor));
-  }
-  return dense;
-}
-
-// What is left to do for tensors that are written: nothing, or copying back.
-std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
-                                const std::vector<at::Tensor>& tensors) {
-  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!buffers[i].is_same(tensors[i])) {
-      pairs.emplace_back(tensors[i], buffers[i]);
-    }
-  }
-  if (pairs.empty()) {
-    return nullptr;
-  }
-  return [pairs] {
-    for (const auto& [tensor, buffer] : pairs) {
-      tensor.copy_(buffer);
-    }
-  };
-}
-
 // How a reduction is asked of the backend, and what is left to do afterwards.
 struct Plan {
   at::Tensor buffer;  // The caller's tensor, or a wider or denser copy of it.
@@ -84,17 +58,19 @@ struct Plan {
   std::function<void()> finish;
 };
 
-// Gloo reduces no 16-bit integers and averages only floating-point tensors of all_reduce.
-Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op,
-                    bool composed_average) {
-  const int divisor = op == ReduceOp::kAvg && composed_average ? group.size() : 1;
-  const bool widen = tensor.scalar_type() == at::kShort;
-  Plan plan{without_gaps(widen ? tensor.to(at::kInt) : tensor),
-            to_c10d(divisor > 1 ? ReduceOp::kSum : op),
+// What the backend is asked for instead of what it lacks.
+struct Instead {
+  bool divide = false;  // A sum for an average.
+  bool widen = false;   // 32-bit integers for 16-bit ones.
+};
+
+Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op, Instead instead) {
+  Plan plan{without_gaps(instead.widen ? tensor.to(at::kInt) : tensor),
+            to_c10d(instead.divide ? ReduceOp::kSum : op),
             {}};
   plan.finish = copy_back({plan.buffer}, {tensor});
-  if (divisor > 1) {
-    plan.finish = [buffer = plan.buffer, divisor, then = plan.finish] {
+  if (instead.divide) {
+    plan.finish = [buffer = plan.buffer, divisor = group.size(), then = plan.finish] {
       divide_in_place(buffer, divisor);
       if (then) {
         then();
@@ -104,45 +80,16 @@ Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op,
   return plan;
 }
 
-bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like) {
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [&](const at::Tensor& tensor) { return tensor.sizes() == like.sizes(); });
-}
-
-std::vector<std::int64_t> element_counts(const std::vector<at::Tensor>& tensors) {
-  std::vector<std::int64_t> counts;
-  counts.reserve(tensors.size());
-  for (const auto& tensor : tensors) {
-    counts.push_back(tensor.numel());
-  }
-  return counts;
-}
-
-at::Tensor flattened(const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> flat;
-  flat.reserve(tensors.size());
-  for (const auto& tensor : tensors) {
-    flat.push_back(tensor.reshape({-1}));
-  }
-  return at::cat(flat);
-}
-
-// The inverse of flattened(), starting anywhere in `flat`.
-void unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
-  std::int64_t at = 0;
-  for (const auto& tensor : tensors) {
-    tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
-    at += tensor.numel();
-  }
-}
-
 }  // namespace
 
 Work Group::all_reduce(const at::Tensor& tensor, const ReduceOptions& options) const {
   const Call call(*this, "all_reduce", tensor, options.timeout);
-  const bool composed =
-      !call.averages_by_itself() && !(tensor.is_floating_point() || tensor.is_complex());
-  Plan plan = plan_reduction(*this, tensor, options.op, composed);
+  // Gloo averages floating-point tensors here, and nothing elsewhere.
+  const bool averages = call.can_average() || tensor.is_floating_point() || tensor.is_complex();
+  Plan plan = plan_reduction(
+      *this, tensor, options.op,
+      {.divide = options.op == ReduceOp::kAvg && !averages,
+       .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
   c10d::AllreduceOptions settings;
   settings.reduceOp = plan.op;
   settings.timeout = call.timeout;
@@ -164,7 +111,10 @@ Work Group::broadcast(const at::Tensor& tensor, int root, const CollectiveOption
 Work Group::reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) const {
   const Call call(*this, "reduce", tensor, options.timeout);
   call.require_rank(root, "root");
-  Plan plan = plan_reduction(*this, tensor, options.op, !call.averages_by_itself());
+  Plan plan = plan_reduction(
+      *this, tensor, options.op,
+      {.divide = options.op == ReduceOp::kAvg && !call.can_average(),
+       .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
   c10d::ReduceOptions settings;
   settings.reduceOp = plan.op;
   settings.rootRank = root;
@@ -184,7 +134,7 @@ Work Group::all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor&
   settings.timeout = call.timeout;
   std::vector<std::vector<at::Tensor>> lists{without_gaps(outputs)};
   std::vector<at::Tensor> inputs{without_gaps(input)};
-  if (same_shapes(outputs, input)) {
+  if (call.lacks_nothing() || same_shapes(outputs, input)) {
     return call.start([&] { return call.backend->allgather(lists, inputs, settings); },
                       copy_back(lists[0], outputs));
   }
@@ -251,7 +201,7 @@ Work Group::reduce_scatter(const at::Tensor& output, const std::vector<at::Tenso
   if (inputs[static_cast<std::size_t>(rank())].sizes() != output.sizes()) {
     call.reject("the output and inputs[rank] differ in shape, expected the same");
   }
-  if (call.averages_by_itself() && same_shapes(inputs, output)) {
+  if (call.lacks_nothing() || (call.can_average() && same_shapes(inputs, output))) {
     c10d::ReduceScatterOptions settings;
     settings.reduceOp = to_c10d(options.op);
     settings.timeout = call.timeout;
@@ -282,6 +232,13 @@ Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
   const Call call(*this, "all_to_all", inputs.empty() ? at::Tensor() : inputs[0], options.timeout);
   call.require_one_per_rank(inputs, "inputs", inputs[0]);
   call.require_one_per_rank(outputs, "outputs", inputs[0]);
+  c10d::AllToAllOptions settings;
+  settings.timeout = call.timeout;
+  if (call.lacks_nothing()) {
+    std::vector<at::Tensor> given = inputs;
+    std::vector<at::Tensor> taken = outputs;
+    return call.start([&] { return call.backend->alltoall(taken, given, settings); });
+  }
   // The flat form is the one that Gloo has in all supported versions.
   at::Tensor sent = flattened(inputs);
   auto sent_counts = element_counts(inputs);
@@ -289,8 +246,6 @@ Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
   at::Tensor received =
       at::empty({std::accumulate(received_counts.begin(), received_counts.end(), std::int64_t{0})},
                 sent.options());
-  c10d::AllToAllOptions settings;
-  settings.timeout = call.timeout;
   return call.start(
       [&] {
         return call.backend->alltoall_base(received, sent, received_counts, sent_counts, settings);

@@ -226,7 +226,7 @@ c10::intrusive_ptr<c10d::Backend> Group::backend(at::DeviceType type) const {
     throw UsageError(
         state_->who() + " has no backend for " + c10::DeviceTypeName(type, true) +
         " tensors (backends: " + (is_distributed() ? state_->job->backends : "none, alone") +
-        "); name one, e.g. init_process_group({.backend = \"cpu:gloo,cuda:nccl\"})");
+        "); name one, e.g. init_process_group({.backend = \"cpu:lockstep,cuda:nccl\"})");
   }
   return found->second;
 }

@@ -150,7 +150,7 @@ class Handover {
         throw UsageError(what() + "this rank is on host '" + mine_.host + "' and rank " +
                          std::to_string(other) + " on '" + notice.host +
                          "', which cannot share memory (another machine, network namespace or "
-                         "user); use the backend gloo");
+                         "user); use the backend lockstep or gloo");
       }
     }
   }

@@ -41,7 +41,7 @@ void leave(const char* way) {
 }
 
 void accompany_python() {
-  auto world = lockstep::init_process_group();
+  auto world = lockstep::init_process_group({.backend = "gloo"});
   auto tensor = at::full({4}, static_cast<float>(world.rank() + 1));
   world.all_reduce(tensor).wait();
   std::printf("rank %d of %d: the sum is %g\n", world.rank(), world.size(),

@@ -19,7 +19,7 @@ TEST(GlooDeclarations, FitTheLibTorchInUse) {
     std::vector<at::Tensor> tensors{at::full({1000}, static_cast<double>(world.rank() + 1))};
     backend->allreduce(tensors)->wait();
     EXPECT_EQ(tensors[0].sum().item<double>(), 3000);
-  });
+  }, {.backend = "gloo"});
 }
 
 TEST(Gloo, ListensOnLoopbackAloneOnOneHost) {

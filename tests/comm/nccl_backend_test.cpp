@@ -9,11 +9,11 @@
 namespace lockstep {
 namespace {
 
-TEST(Nccl, IsTheDefaultForCudaTensorsBesideGloo) {
+TEST(Nccl, IsTheDefaultForCudaTensorsBesideSharedMemory) {
   testing::run_ranks(1, [](Group& world) {
-    EXPECT_THAT(world.description(), ::testing::HasSubstr("cpu:gloo,cuda:nccl"));
+    EXPECT_THAT(world.description(), ::testing::HasSubstr("cpu:lockstep,cuda:nccl"));
     EXPECT_EQ(world.backend(at::kCUDA)->getBackendName(), "nccl");
-    EXPECT_EQ(world.backend(at::kCPU)->getBackendName(), "gloo");
+    EXPECT_EQ(world.backend(at::kCPU)->getBackendName(), "shm");
     EXPECT_EQ(world.device(), at::Device(at::kCUDA, 0));
     EXPECT_FALSE(world.gpu_ids().empty());
   });

@@ -14,9 +14,10 @@ namespace lockstep::testing {
 
 // A failed expectation in a rank becomes a failure of the test, with that rank's number.
 inline void run_ranks(int world_size, const std::function<void(Group&)>& body,
-                      std::chrono::milliseconds timeout = std::chrono::seconds(60)) {
+                      InitOptions options = {}) {
+  options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(60));
   EXPECT_NO_THROW(spawn(world_size, [&](int) {
-    Group world = init_process_group({.timeout = timeout});
+    Group world = init_process_group(options);
     body(world);
     if (::testing::Test::HasFailure()) {
       throw std::runtime_error("expectations failed, see above");

@@ -1,0 +1,71 @@
+#include "lockstep/comm/tensor_lists.h"
+
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+
+namespace lockstep::comm {
+
+at::Tensor without_gaps(const at::Tensor& tensor) {
+  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
+}
+
+std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> dense;
+  dense.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    dense.push_back(without_gaps(tensor));
+  }
+  return dense;
+}
+
+std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
+                                const std::vector<at::Tensor>& tensors) {
+  std::vector<std::pair<at::Tensor, at::Tensor>> pairs;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!buffers[i].is_same(tensors[i])) {
+      pairs.emplace_back(tensors[i], buffers[i]);
+    }
+  }
+  if (pairs.empty()) {
+    return nullptr;
+  }
+  return [pairs] {
+    for (const auto& [tensor, buffer] : pairs) {
+      tensor.copy_(buffer);
+    }
+  };
+}
+
+bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [&](const at::Tensor& tensor) { return tensor.sizes() == like.sizes(); });
+}
+
+std::vector<std::int64_t> element_counts(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::int64_t> counts;
+  counts.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    counts.push_back(tensor.numel());
+  }
+  return counts;
+}
+
+at::Tensor flattened(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> flat;
+  flat.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    flat.push_back(tensor.reshape({-1}));
+  }
+  return at::cat(flat);
+}
+
+void unflatten(const at::Tensor& flat, const std::vector<at::Tensor>& tensors) {
+  std::int64_t at = 0;
+  for (const auto& tensor : tensors) {
+    tensor.copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
+    at += tensor.numel();
+  }
+}
+
+}  // namespace lockstep::comm
