@@ -86,10 +86,10 @@ Work Group::all_reduce(const at::Tensor& tensor, const ReduceOptions& options) c
   const Call call(*this, "all_reduce", tensor, options.timeout);
   // Gloo averages floating-point tensors here, and nothing elsewhere.
   const bool averages = call.can_average() || tensor.is_floating_point() || tensor.is_complex();
-  Plan plan = plan_reduction(
-      *this, tensor, options.op,
-      {.divide = options.op == ReduceOp::kAvg && !averages,
-       .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
+  Plan plan =
+      plan_reduction(*this, tensor, options.op,
+                     {.divide = options.op == ReduceOp::kAvg && !averages,
+                      .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
   c10d::AllreduceOptions settings;
   settings.reduceOp = plan.op;
   settings.timeout = call.timeout;
@@ -111,10 +111,10 @@ Work Group::broadcast(const at::Tensor& tensor, int root, const CollectiveOption
 Work Group::reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) const {
   const Call call(*this, "reduce", tensor, options.timeout);
   call.require_rank(root, "root");
-  Plan plan = plan_reduction(
-      *this, tensor, options.op,
-      {.divide = options.op == ReduceOp::kAvg && !call.can_average(),
-       .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
+  Plan plan =
+      plan_reduction(*this, tensor, options.op,
+                     {.divide = options.op == ReduceOp::kAvg && !call.can_average(),
+                      .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
   c10d::ReduceOptions settings;
   settings.reduceOp = plan.op;
   settings.rootRank = root;

@@ -31,8 +31,8 @@ bool on_one_host(const BackendRequest& request) {
 
 void register_lockstep(BackendRegistry& registry) {
   registry.add("lockstep", {c10::kCPU},
-               [gloo = registry.factory("gloo"), shm = registry.factory("shm")](
-                   const BackendRequest& request) {
+               [gloo = registry.factory("gloo"),
+                shm = registry.factory("shm")](const BackendRequest& request) {
                  return on_one_host(request) ? shm(request) : gloo(request);
                });
 }

@@ -122,16 +122,14 @@ void Team::meet() {
         watch_.ring(rank);
       }
     }
-    return;
+  } else if (!may_spin_ || !spin()) {
+    watch_.wait({.what = [this] { return what(); },
+                 .ready = [this] { return all_here(); },
+                 .awaited = [this] { return absent(); },
+                 .deadline = deadline_.value_or(Deadline::in(std::chrono::seconds(0)))},
+                Watch::Then::kBreak);
   }
-  if (may_spin_ && spin()) {
-    return;
-  }
-  watch_.wait({.what = [this] { return what(); },
-               .ready = [this] { return all_here(); },
-               .awaited = [this] { return absent(); },
-               .deadline = deadline_.value_or(Deadline::in(std::chrono::seconds(0)))},
-              Watch::Then::kBreak);
+  watch_.throw_if_given_up(phase_, [this] { return what(); });
 }
 
 bool Team::spin() const {

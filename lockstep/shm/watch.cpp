@@ -86,6 +86,20 @@ void Watch::wait(const Wait& wait, Then then) {
   }
 }
 
+void Watch::throw_if_given_up(std::uint64_t phase, const std::function<std::string()>& what) {
+  constexpr auto kFailed = static_cast<std::uint64_t>(Standing::kFailed);
+  for (int rank = 0; rank < memory_.layout().size; ++rank) {
+    const Control& control = memory_.control(rank);
+    if (control.fate.standing.load() != kFailed || control.phase.load() != phase) {
+      continue;
+    }
+    const auto failures = failures_among({rank});
+    if (!failures.empty() && failures.front().reason == Reason::kLate) {
+      fail(failures.front(), what() + ": " + explain(failures), Then::kBreak);
+    }
+  }
+}
+
 // The sleeper says that it sleeps, then looks once more; the one that rings changes the word, then
 // looks for sleepers. In the one order of all sequentially consistent operations one of the two
 // comes first, so no bell is missed.

@@ -34,6 +34,10 @@ class Watch {
   // left or failed, if the deadline passes, or after abort().
   void wait(const Wait& wait, Then then);
 
+  // The one that came last to a meeting finds all others there, also one that gave up waiting for
+  // it. Throws PeerError if a rank did so at this phase.
+  void throw_if_given_up(std::uint64_t phase, const std::function<std::string()>& what);
+
   // Wakes the rank's threads in wait(), if there are any. The caller has changed what they wait for
   // by a sequentially consistent store: then either this sees the sleeper or the sleeper sees that.
   void ring(int rank) const;

@@ -222,8 +222,7 @@ TEST_P(Collectives, AllReduceEndsAtItsTimeoutWithThisRanksName) {
       auto tensor = ints(0);
       EXPECT_THAT(
           [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(300)}).wait(); },
-          ThrowsMessage<PeerError>(
-              AllOf(HasSubstr("all_reduce #1"), HasSubstr("on rank 1 of 2"))));
+          ThrowsMessage<PeerError>(AllOf(HasSubstr("all_reduce #1"), HasSubstr("on rank 1 of 2"))));
     } else {
       std::this_thread::sleep_for(std::chrono::seconds(1));  // The straggler.
     }

@@ -11,15 +11,19 @@ namespace lockstep {
 namespace {
 
 TEST(GlooDeclarations, FitTheLibTorchInUse) {
-  testing::run_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    EXPECT_EQ(backend->getBackendName(), "gloo");
-    EXPECT_EQ(backend->getSize(), 2);
-    backend->setTimeout(std::chrono::seconds(30));  // Calls gloo::Context through our declaration.
-    std::vector<at::Tensor> tensors{at::full({1000}, static_cast<double>(world.rank() + 1))};
-    backend->allreduce(tensors)->wait();
-    EXPECT_EQ(tensors[0].sum().item<double>(), 3000);
-  }, {.backend = "gloo"});
+  testing::run_ranks(
+      2,
+      [](Group& world) {
+        const auto backend = world.backend();
+        EXPECT_EQ(backend->getBackendName(), "gloo");
+        EXPECT_EQ(backend->getSize(), 2);
+        backend->setTimeout(
+            std::chrono::seconds(30));  // Calls gloo::Context through our declaration.
+        std::vector<at::Tensor> tensors{at::full({1000}, static_cast<double>(world.rank() + 1))};
+        backend->allreduce(tensors)->wait();
+        EXPECT_EQ(tensors[0].sum().item<double>(), 3000);
+      },
+      {.backend = "gloo"});
 }
 
 TEST(Gloo, ListensOnLoopbackAloneOnOneHost) {

@@ -70,8 +70,7 @@ TEST_P(ShmSum, HasTheBitsOfASumInRankOrderForEveryDtype) {
         const auto staged = values_of(world.rank(), {count}, dtype);
         all_reduce(world, staged)->wait();
         EXPECT_TRUE(staged.equal(expected)) << c10::toString(dtype) << count;
-        const auto placed =
-            world.backend()->allocateTensor(count, at::TensorOptions(dtype));
+        const auto placed = world.backend()->allocateTensor(count, at::TensorOptions(dtype));
         placed.copy_(values_of(world.rank(), {count}, dtype));
         all_reduce(world, placed)->wait();
         EXPECT_TRUE(placed.equal(expected)) << c10::toString(dtype) << count << " in place";
@@ -115,7 +114,8 @@ TEST(ShmBackend, HasEveryFormOfAllGather) {
     backend->allgather_into_tensor_coalesced(outputs, inputs, {})->wait();
     EXPECT_TRUE(outputs[0].equal(output));
     EXPECT_EQ(outputs[1][1].item<float>(), 6);
-    std::vector<Tensors> lists{{at::empty({2, 2}), at::empty({2, 2})}, {at::empty({1}), at::empty({1})}};
+    std::vector<Tensors> lists{{at::empty({2, 2}), at::empty({2, 2})},
+                               {at::empty({1}), at::empty({1})}};
     backend->allgather_coalesced(lists, inputs, {})->wait();
     EXPECT_EQ(lists[1][1].item<float>(), 6);
     EXPECT_THAT([&] { backend->_allgather_base(input, input, {}); },
@@ -164,12 +164,12 @@ TEST(ShmBackend, CoalescesReductionsOfSeveralDtypes) {
 TEST(ShmBackend, SumsSparseTensorsAsGlooDoes) {
   on_ranks(3, [](Group& world) {
     const auto gloo_world = world.store();
-    auto gloo = BackendRegistry::built_in().make(
-        "gloo", {.store = gloo_world,
-                 .rank = world.rank(),
-                 .size = 3,
-                 .timeout = std::chrono::seconds(30),
-                 .connect_timeout = std::chrono::seconds(30)});
+    auto gloo =
+        BackendRegistry::built_in().make("gloo", {.store = gloo_world,
+                                                  .rank = world.rank(),
+                                                  .size = 3,
+                                                  .timeout = std::chrono::seconds(30),
+                                                  .connect_timeout = std::chrono::seconds(30)});
     // Rank 2 has nothing; rank 0 has one place twice.
     const auto dense = [&] {
       auto tensor = at::zeros({4, 2}, at::kFloat);
@@ -203,7 +203,8 @@ TEST(ShmBackend, RanksMayWaitInDifferentOrders) {
     for (int i = 0; i < 40; ++i) {
       const int k = world.rank() == 0 ? i : 39 - i;
       works[static_cast<std::size_t>(k)]->wait();
-      EXPECT_EQ(tensors[static_cast<std::size_t>(k)][-1].item<float>(), 2.0F * static_cast<float>(k));
+      EXPECT_EQ(tensors[static_cast<std::size_t>(k)][-1].item<float>(),
+                2.0F * static_cast<float>(k));
     }
   });
 }

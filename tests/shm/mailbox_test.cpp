@@ -1,0 +1,209 @@
+#include "lockstep/shm/mailbox.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <numeric>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "tests/shm/teams.h"
+
+namespace lockstep::shm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::input_of;
+using testing::on_processes;
+using testing::on_threads;
+using testing::soon;
+using ::testing::ThrowsMessage;
+using Ints = std::vector<std::int32_t>;
+
+void send(Mailbox& mailbox, int to, std::uint64_t tag, const Ints& values) {
+  mailbox.send(to, tag, input_of(values).data, input_of(values).bytes);
+}
+
+Receipt into(Ints& values, int source, std::uint64_t tag) {
+  return {.source = source,
+          .tag = tag,
+          .data = reinterpret_cast<std::byte*>(values.data()),
+          .bytes = values.size() * 4};
+}
+
+Ints receive(Mailbox& mailbox, int source, std::uint64_t tag, std::size_t count = 1) {
+  Ints values(count);
+  mailbox.wait(*mailbox.post(into(values, source, tag)), soon());
+  return values;
+}
+
+TEST(Mailbox, BothMaySendFirst) {
+  on_processes(2, [](Team& team) {
+    Mailbox mailbox(team);
+    const int other = 1 - team.rank();
+    Ints large(100000);
+    std::iota(large.begin(), large.end(), team.rank());
+    send(mailbox, other, 0, large);
+    EXPECT_EQ(receive(mailbox, other, 0, large.size())[10], 10 + other);
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, TagsAreKeptApartAndEachIsInOrder) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      for (const std::int32_t value : {1, 2, 3}) {
+        send(mailbox, 1, 5, {value});
+        send(mailbox, 1, 6, {value * 10});
+      }
+    } else {
+      for (const std::int32_t value : {1, 2, 3}) {
+        EXPECT_EQ(receive(mailbox, 0, 6), Ints{value * 10});
+      }
+      for (const std::int32_t value : {1, 2, 3}) {
+        EXPECT_EQ(receive(mailbox, 0, 5), Ints{value});
+      }
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, ReceivesAreServedInTheOrderInWhichTheyWerePosted) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      Ints first(1);
+      Ints second(1);
+      const auto one = mailbox.post(into(first, 1, 0));
+      const auto two = mailbox.post(into(second, 1, 0));
+      mailbox.wait(*two, soon());
+      mailbox.wait(*one, soon());
+      EXPECT_EQ(first, Ints{1});
+      EXPECT_EQ(second, Ints{2});
+    } else {
+      send(mailbox, 0, 0, {1});
+      send(mailbox, 0, 0, {2});
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, EmptyMessagesArriveToo) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      send(mailbox, 1, 0, {});
+    } else {
+      EXPECT_EQ(receive(mailbox, 0, 0, 0), Ints{});
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, ReceivesFromAnyoneAndSaysWhoItWas) {
+  on_threads(4, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      int sum = 0;
+      for (int i = 0; i < 3; ++i) {
+        Ints value(1);
+        const auto receipt = mailbox.post(into(value, kAnySource, 0));
+        mailbox.wait(*receipt, soon());
+        EXPECT_EQ(value[0], receipt->from);
+        sum += receipt->from;
+      }
+      EXPECT_EQ(sum, 6);
+    } else {
+      send(mailbox, 0, 0, {team.rank()});
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, MoreMessagesThanLettersWaitAtTheSender) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    constexpr int kMany = 3 * static_cast<int>(kLetters);
+    if (team.rank() == 0) {
+      for (int i = 0; i < kMany; ++i) {
+        send(mailbox, 1, 0, {i});
+      }
+      EXPECT_FALSE(mailbox.progress());
+      barrier(team, soon());
+      while (!mailbox.progress()) {
+        std::this_thread::yield();
+      }
+    } else {
+      barrier(team, soon());
+      for (int i = 0; i < kMany; ++i) {
+        ASSERT_EQ(receive(mailbox, 0, 0), Ints{i});
+      }
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, MemoryOfDeliveredMessagesIsUsedAgain) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    const Ints megabyte(1 << 18);
+    for (int i = 0; i < 200; ++i) {  // Three times the arena.
+      if (team.rank() == 0) {
+        send(mailbox, 1, 0, megabyte);
+      } else {
+        receive(mailbox, 0, 0, megabyte.size());
+      }
+      barrier(team, soon());
+    }
+  });
+}
+
+TEST(Mailbox, AnotherSizeIsAnErrorThatSaysBoth) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      send(mailbox, 1, 3, {1, 2});
+    } else {
+      EXPECT_THAT(
+          [&] { receive(mailbox, 0, 3); },
+          ThrowsMessage<UsageError>(AllOf(HasSubstr("recv of 4 bytes from rank 0 with tag 3"),
+                                          HasSubstr("rank 0 sent 8 bytes"))));
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, ALateSenderIsNamedAndTheTeamStaysUsable) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      Ints value(1);
+      const auto receipt = mailbox.post(into(value, 1, 0));
+      EXPECT_THAT(
+          [&] { mailbox.wait(*receipt, Deadline::in(std::chrono::milliseconds(100))); },
+          ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1 (pid "), HasSubstr("timed out"))));
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, ADeadSenderIsNamedAfterItsMessagesWereTaken) {
+  on_processes(2,
+               [](Team& team) {
+                 Mailbox mailbox(team);
+                 if (team.rank() == 1) {
+                   send(mailbox, 0, 0, {7});
+                   ::kill(::getpid(), SIGKILL);
+                 }
+                 EXPECT_EQ(receive(mailbox, 1, 0), Ints{7});
+                 EXPECT_THAT([&] { receive(mailbox, 1, 0); },
+                             ThrowsMessage<PeerError>(HasSubstr("rank 1 (pid ")));
+               },
+               testing::small_options(), {1});
+}
+
+}  // namespace
+}  // namespace lockstep::shm

@@ -1,0 +1,198 @@
+#include "lockstep/shm/watch.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstring>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "tests/shm/teams.h"
+
+namespace lockstep::shm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::on_processes;
+using testing::on_threads;
+using testing::small_options;
+using testing::soon;
+using testing::tensor_of;
+using ::testing::ThrowsMessage;
+using Clock = Deadline::Clock;
+
+constexpr Fold kSum{.reduction = {DType::kFloat, ReduceOp::kSum}};
+
+void sum(Team& team, std::size_t count, Deadline deadline = soon()) {
+  std::vector<float> values(count, 1.0F);
+  all_reduce(team, tensor_of(values), kSum, deadline);
+}
+
+class ShmDeath : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Victims, ShmDeath, ::testing::Values(0, 1, 3));
+
+TEST_P(ShmDeath, EndsEverySurvivorsWaitWithinASecondAndIsNamed) {
+  const int victim = GetParam();
+  on_processes(4,
+               [victim](Team& team) {
+                 sum(team, 5000);
+                 if (team.rank() == victim) {
+                   ::kill(::getpid(), SIGKILL);
+                 }
+                 const auto start = Clock::now();
+                 EXPECT_THAT(
+                     [&] { sum(team, 5000); },
+                     ThrowsMessage<PeerError>(
+                         AllOf(HasSubstr("all_reduce #2 (sum, float32, 5000 elements: 20000 bytes) "
+                                         "on rank " +
+                                         std::to_string(team.rank()) + " of 4"),
+                               HasSubstr("rank " + std::to_string(victim) + " (pid "),
+                               HasSubstr("its last call: all_reduce #1"))));
+                 EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+                 // It stays broken, at once.
+                 EXPECT_THROW(sum(team, 1), PeerError);
+               },
+               small_options(), {victim});
+}
+
+TEST(ShmDeath, InTheMiddleOfALargeOneIsNamedToo) {
+  on_processes(
+      2,
+      [](Team& team) {
+        if (team.rank() == 1) {
+          std::thread([] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(100));  // Somewhere in between.
+            ::kill(::getpid(), SIGKILL);
+          }).detach();
+        }
+        EXPECT_THAT(
+            [&] {
+              while (true) {
+                sum(team, 200000);
+              }
+            },
+            ThrowsMessage<PeerError>(HasSubstr("rank 1 (pid ")));
+      },
+      small_options(), {1});
+}
+
+TEST(ShmWatch, ALatePeerIsNamedAndLearnsThatTheOthersGaveUp) {
+  on_processes(3, [](Team& team) {
+    if (team.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));  // The straggler.
+      EXPECT_THAT([&] { sum(team, 10); },
+                  ThrowsMessage<PeerError>(HasSubstr("gave up waiting for this rank")));
+    } else {
+      EXPECT_THAT([&] { sum(team, 10, Deadline::in(std::chrono::milliseconds(200))); },
+                  ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 2 (pid "),
+                                                 HasSubstr("it has called no collective yet"))));
+    }
+  });
+}
+
+TEST(ShmWatch, AStoppedPeerIsToldWithinTwoSecondsAndGoesOn) {
+  auto options = small_options();
+  std::vector<std::string> told;
+  options.notice = [&](const std::string& text) { told.push_back(text); };
+  on_processes(
+      2,
+      [&](Team& team) {
+        std::vector<std::int32_t> pids(2);
+        const std::vector<std::int32_t> own{::getpid()};
+        all_gather(team,
+                   {Output{reinterpret_cast<std::byte*>(pids.data()), 4},
+                    Output{reinterpret_cast<std::byte*>(pids.data() + 1), 4}},
+                   testing::input_of(own), DType::kInt32, soon());
+        if (team.rank() == 1) {
+          ::raise(SIGSTOP);
+          sum(team, 5000);
+          return;
+        }
+        std::thread waker([&] {
+          const auto deadline = Deadline::in(std::chrono::seconds(10));
+          const auto start = Clock::now();
+          while (told.empty() && !deadline.passed()) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          }
+          EXPECT_LT(Clock::now() - start, std::chrono::seconds(2));
+          ::kill(pids[1], SIGCONT);
+        });
+        sum(team, 5000);
+        waker.join();
+        EXPECT_THAT(told, ::testing::ElementsAre(
+                              AllOf(HasSubstr("rank 1 (pid "), HasSubstr("is stopped"))));
+      },
+      options);
+}
+
+TEST(ShmWatch, AStoppedPeerIsAnErrorAtTheDeadline) {
+  on_processes(2,
+               [](Team& team) {
+                 if (team.rank() == 1) {
+                   ::raise(SIGSTOP);
+                   ::_exit(0);
+                 }
+                 EXPECT_THAT([&] { sum(team, 10, Deadline::in(std::chrono::milliseconds(300))); },
+                             ThrowsMessage<PeerError>(
+                                 AllOf(HasSubstr("rank 1 (pid "), HasSubstr("stopped"))));
+                 std::string text;
+                 try {
+                   sum(team, 10);
+                 } catch (const PeerError& error) {
+                   text = error.what();
+                 }
+                 const auto at = text.find("(pid ");
+                 ::kill(std::atoi(text.c_str() + at + 5), SIGKILL);
+               },
+               small_options(), {1});
+}
+
+TEST(ShmWatch, ARankThatLeavesNeedNotBeWaitedFor) {
+  on_threads(2, [](Team& team) {
+    sum(team, 10);
+    if (team.rank() == 1) {
+      team.watch().leave();
+      EXPECT_THAT([&] { sum(team, 10); },
+                  ThrowsMessage<PeerError>(HasSubstr("has left the group")));
+    } else {
+      EXPECT_THAT([&] { sum(team, 10); }, ThrowsMessage<PeerError>(AllOf(
+                                              HasSubstr("rank 1"), HasSubstr("left the group"))));
+    }
+  });
+}
+
+TEST(ShmWatch, OneThatLeavesEndsItsOwnWaits) {
+  on_threads(2, [](Team& team) {
+    if (team.rank() == 0) {
+      std::thread other([&] { EXPECT_THROW(sum(team, 10), PeerError); });
+      while (team.sequence() == 0) {
+        std::this_thread::yield();
+      }
+      team.watch().leave();
+      other.join();
+    }
+  });
+}
+
+TEST(ShmWatch, SurvivorsFormANewTeamInTheSameProcesses) {
+  testing::FolderBoard second;
+  on_processes(4,
+               [&](Team& team) {
+                 sum(team, 5000);
+                 if (team.rank() == 0) {
+                   ::kill(::getpid(), SIGKILL);
+                 }
+                 EXPECT_THROW(sum(team, 5000), PeerError);
+                 const auto survivors =
+                     Team::join(team.rank() - 1, 3, second, soon(), small_options());
+                 std::vector<float> values(5000, 1.0F);
+                 all_reduce(*survivors, tensor_of(values), kSum, soon());
+                 EXPECT_THAT(values, ::testing::Each(3.0F));
+               },
+               small_options(), {0});
+}
+
+}  // namespace
+}  // namespace lockstep::shm
