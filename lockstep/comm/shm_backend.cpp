@@ -442,9 +442,6 @@ ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int 
   require_rank(destination, "destination", name);
   const Packed packed(tensor, Use::kRead);
   group_->mailbox.send(destination, static_cast<std::uint64_t>(tag), packed.data(), packed.bytes());
-  if (!group_->mailbox.progress()) {
-    group_->queue.wake();
-  }
   return c10::make_intrusive<FinishedWork>(Tensors{tensor});
 }
 

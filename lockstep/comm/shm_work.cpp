@@ -5,7 +5,7 @@
 namespace lockstep::comm {
 
 ShmGroup::ShmGroup(std::unique_ptr<shm::Team> the_team)
-    : team(std::move(the_team)), mailbox(*team), queue([this] { return mailbox.progress(); }) {}
+    : team(std::move(the_team)), mailbox(*team) {}
 
 ShmGroup::~ShmGroup() { team->watch().leave(); }
 

@@ -1,6 +1,6 @@
 // What lies where in a rank's segment, and who may write it. docs/shm.md explains the protocol.
 //
-//   Control | tables | mailboxes | staging buffer 0 | staging buffer 1 | arena
+//   Control | tables | letter boxes | staging buffer 0 | staging buffer 1 | arena
 //
 // Everything in Control and the tables is an atomic word: a peer may read it at any time, and a
 // peer that is out of order may write anything into it. Readers copy a word once and check it
@@ -57,16 +57,21 @@ struct Control {
   Fate fate;
 };
 
-// One message on its way from the owner of the segment to one other rank.
+// The head of a message, in the arena of the rank that sends it; its bytes follow. The messages to
+// one rank are a chain: unlimited, and complete in memory when the sender has gone.
 struct alignas(kLine) Letter {
-  enum State : std::uint64_t { kFree = 0, kPosted = 1 };
-  Word state;
-  Word number;  // Counts the owner's messages to that rank: older ones are received first.
+  Word next;   // Place of the following letter to the same rank; 0: none yet. Publishes that one.
+  Word taken;  // By the receiver: not 0 once it has copied the bytes.
   Word tag;
-  Word place;  // Offset in the segment.
   Word bytes;
 };
-inline constexpr std::size_t kLetters = 64;  // Per receiver; further ones wait at the sender's.
+
+// The chain of letters to one rank.
+struct alignas(kLine) LetterBox {
+  Word first;  // Place of the first letter; 0: none yet.
+  Word seen;   // By the receiver: letters that it has come past. Those before the last are not read
+               // again.
+};
 
 // Offsets in a segment, computed alike by all ranks.
 struct Layout {
@@ -75,7 +80,7 @@ struct Layout {
   int size;
   std::size_t staging_bytes;  // Of one of the two buffers.
   std::size_t tables;         // [2][2][size] words: bytes given to and taken from each rank.
-  std::size_t mailboxes;      // [size][kLetters] letters.
+  std::size_t letter_boxes;   // [size].
   std::size_t staging;
   std::size_t arena;
 };

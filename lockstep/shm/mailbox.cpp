@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <new>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::shm {
 namespace {
+
+constexpr auto kRelaxed = std::memory_order_relaxed;  // Published by the link to the letter.
+
+// A chain that has been tampered with may be a ring: it is followed so far and no further.
+constexpr std::size_t kMostWaiting = std::size_t{1} << 20;
 
 std::string text_of(const Receipt& receipt, const Team& team) {
   return "recv of " + std::to_string(receipt.bytes) + " bytes from " +
@@ -18,29 +23,47 @@ std::string text_of(const Receipt& receipt, const Team& team) {
 
 }  // namespace
 
-Mailbox::Mailbox(Team& team)
-    : team_(team),
-      sent_(static_cast<std::size_t>(team.size())),
-      places_(static_cast<std::size_t>(team.size()), std::vector<std::size_t>(kLetters)) {}
+Mailbox::Mailbox(Team& team) : team_(team), chains_(static_cast<std::size_t>(team.size())) {}
 
-// Letters that nobody took yet can still be taken: the memory stays as long as a peer maps it.
-Mailbox::~Mailbox() = default;
+Letter* Mailbox::letter_at(int from, std::uint64_t place) const {
+  return reinterpret_cast<Letter*>(team_.memory()->at(from, place, sizeof(Letter), kLine));
+}
 
 void Mailbox::send(int destination, std::uint64_t tag, const std::byte* data, std::size_t bytes) {
-  const auto to = static_cast<std::size_t>(destination);
-  const std::size_t place = team_.memory()
-                                ->arena(team_.rank())
-                                .take(bytes, "send to rank " + std::to_string(destination) +
-                                                 " on rank " + std::to_string(team_.rank()));
+  const int me = team_.rank();
+  const std::uint64_t place = team_.memory()->arena(me).take(
+      sizeof(Letter) + bytes, "send to rank " + std::to_string(destination) + " on rank " +
+                                  std::to_string(me) + " of " + std::to_string(team_.size()));
+  auto* letter = new (team_.memory()->at(me, place, sizeof(Letter), kLine)) Letter{};
+  letter->tag.store(tag, kRelaxed);
+  letter->bytes.store(bytes, kRelaxed);
   if (bytes > 0) {
-    std::memcpy(team_.memory()->at(team_.rank(), place, bytes, 1), data, bytes);
+    std::memcpy(team_.memory()->at(me, place + sizeof(Letter), bytes, 1), data, bytes);
   }
   {
     const std::lock_guard lock(mutex_);
-    unposted_.push_back({destination, ++sent_[to], tag, place, bytes});
-    progress_locked();
+    free_taken(destination);
+    Chain& chain = chains_[static_cast<std::size_t>(destination)];
+    // The last letter is never freed: the receiver may stand on it, waiting for the next.
+    Word& link = chain.sent == 0 ? team_.memory()->letter_box(me, destination).first
+                                 : letter_at(me, chain.outgoing.back().place)->next;
+    chain.outgoing.push_back({place, ++chain.sent});
+    link.store(place);  // Publishes the letter; see Watch::ring().
   }
   team_.watch().ring(destination);
+}
+
+void Mailbox::free_taken(int destination) {
+  Chain& chain = chains_[static_cast<std::size_t>(destination)];
+  const auto seen = team_.memory()->letter_box(team_.rank(), destination).seen.load();
+  std::erase_if(chain.outgoing, [&](const Entry& entry) {
+    const bool free = entry.number < seen && entry.number < chain.sent &&
+                      letter_at(team_.rank(), entry.place)->taken.load() != 0;
+    if (free) {
+      team_.memory()->arena(team_.rank()).give_back(entry.place);
+    }
+    return free;
+  });
 }
 
 std::shared_ptr<Receipt> Mailbox::post(Receipt wanted) {
@@ -50,31 +73,39 @@ std::shared_ptr<Receipt> Mailbox::post(Receipt wanted) {
   return receipt;
 }
 
-bool Mailbox::progress() {
-  const std::lock_guard lock(mutex_);
-  progress_locked();
-  return unposted_.empty();
-}
-
 bool Mailbox::is_done(const Receipt& receipt) {
   const std::lock_guard lock(mutex_);
-  progress_locked();
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    look(rank);
+  }
+  for (auto open = open_.begin(); open != open_.end();) {
+    open = deliver(**open) ? open_.erase(open) : std::next(open);
+  }
   return receipt.done;
 }
 
 void Mailbox::wait(const Receipt& receipt, Deadline deadline) {
+  const auto awaited = [&] {
+    if (receipt.source != kAnySource) {
+      return std::vector<int>{receipt.source};
+    }
+    // Those that have left will send nothing more, which matters only if nobody else is there.
+    std::vector<int> all;
+    std::vector<int> present;
+    for (int rank = 0; rank < team_.size(); ++rank) {
+      if (rank != team_.rank()) {
+        all.push_back(rank);
+        if (!team_.watch().has_left(rank)) {
+          present.push_back(rank);
+        }
+      }
+    }
+    return present.empty() ? all : present;
+  };
   if (!is_done(receipt)) {
     team_.watch().wait({.what = [&] { return text_of(receipt, team_); },
                         .ready = [&] { return is_done(receipt); },
-                        .awaited =
-                            [&] {
-                              if (receipt.source != kAnySource) {
-                                return std::vector<int>{receipt.source};
-                              }
-                              std::vector<int> all(static_cast<std::size_t>(team_.size()));
-                              std::iota(all.begin(), all.end(), 0);
-                              return all;
-                            },
+                        .awaited = awaited,
                         .deadline = deadline},
                        Watch::Then::kGoOn);
   }
@@ -84,42 +115,24 @@ void Mailbox::wait(const Receipt& receipt, Deadline deadline) {
   }
 }
 
-void Mailbox::progress_locked() {
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    reclaim(rank);
-  }
-  // A message waits behind an older one to the same rank only.
-  std::erase_if(unposted_, [&](const Parcel& parcel) { return try_post(parcel); });
-  for (auto receipt = open_.begin(); receipt != open_.end();) {
-    receipt = deliver(**receipt) ? open_.erase(receipt) : std::next(receipt);
-  }
-}
-
-bool Mailbox::try_post(const Parcel& parcel) {
-  Letter* letters = team_.memory()->letters(team_.rank(), parcel.destination);
-  auto& places = places_[static_cast<std::size_t>(parcel.destination)];
-  const auto free = std::find(places.begin(), places.end(), std::size_t{0});
-  if (free == places.end()) {
-    return false;
-  }
-  *free = parcel.place;
-  Letter& letter = letters[free - places.begin()];
-  letter.number.store(parcel.number, std::memory_order_relaxed);
-  letter.tag.store(parcel.tag, std::memory_order_relaxed);
-  letter.place.store(parcel.place, std::memory_order_relaxed);
-  letter.bytes.store(parcel.bytes, std::memory_order_relaxed);
-  letter.state.store(Letter::kPosted);  // Publishes the message; see Watch::ring().
-  return true;
-}
-
-void Mailbox::reclaim(int destination) {
-  Letter* letters = team_.memory()->letters(team_.rank(), destination);
-  auto& places = places_[static_cast<std::size_t>(destination)];
-  for (std::size_t i = 0; i < kLetters; ++i) {
-    if (places[i] != 0 && letters[i].state.load() == Letter::kFree) {
-      team_.memory()->arena(team_.rank()).give_back(places[i]);
-      places[i] = 0;
+// Takes note of the letters that have come; each is looked at once.
+void Mailbox::look(int from) {
+  Chain& chain = chains_[static_cast<std::size_t>(from)];
+  LetterBox& box = team_.memory()->letter_box(from, team_.rank());
+  const auto before = chain.seen;
+  while (chain.incoming.size() < kMostWaiting) {
+    const Word& link = chain.cursor == 0 ? box.first : letter_at(from, chain.cursor)->next;
+    const auto place = link.load();
+    const Letter* letter = place == 0 ? nullptr : letter_at(from, place);
+    if (letter == nullptr) {
+      break;
     }
+    chain.cursor = place;
+    ++chain.seen;
+    chain.incoming.push_back({place, letter->tag.load(kRelaxed), letter->bytes.load(kRelaxed)});
+  }
+  if (chain.seen != before) {
+    box.seen.store(chain.seen);
   }
 }
 
@@ -128,40 +141,33 @@ bool Mailbox::deliver(Receipt& receipt) {
     if (receipt.source != kAnySource && receipt.source != from) {
       continue;
     }
-    Letter* letters = team_.memory()->letters(from, team_.rank());
-    Letter* oldest = nullptr;
-    std::uint64_t number = 0;
-    for (Letter* letter = letters; letter != letters + kLetters; ++letter) {
-      if (letter->state.load() == Letter::kPosted &&
-          letter->tag.load(std::memory_order_relaxed) == receipt.tag) {
-        const auto this_number = letter->number.load(std::memory_order_relaxed);
-        if (oldest == nullptr || this_number < number) {
-          oldest = letter;
-          number = this_number;
-        }
-      }
-    }
-    if (oldest != nullptr) {
-      copy_from(*oldest, from, receipt);
+    auto& incoming = chains_[static_cast<std::size_t>(from)].incoming;
+    const auto found = std::find_if(incoming.begin(), incoming.end(), [&](const Incoming& letter) {
+      return letter.tag == receipt.tag;
+    });
+    if (found != incoming.end()) {
+      copy(*found, from, receipt);
+      incoming.erase(found);
       return true;
     }
   }
   return false;
 }
 
-void Mailbox::copy_from(Letter& letter, int from, Receipt& receipt) {
-  const auto bytes = letter.bytes.load(std::memory_order_relaxed);
+void Mailbox::copy(const Incoming& letter, int from, Receipt& receipt) {
   const auto* data =
-      team_.memory()->at(from, letter.place.load(std::memory_order_relaxed), bytes, 1);
-  if (bytes != receipt.bytes || data == nullptr) {
-    receipt.error = "rank " + std::to_string(from) + " sent " + std::to_string(bytes) + " bytes";
-  } else if (bytes > 0) {
-    std::memcpy(receipt.data, data, bytes);
+      letter.bytes == receipt.bytes
+          ? team_.memory()->at(from, letter.place, sizeof(Letter) + letter.bytes, kLine)
+          : nullptr;
+  if (data == nullptr) {
+    receipt.error =
+        "rank " + std::to_string(from) + " sent " + std::to_string(letter.bytes) + " bytes";
+  } else if (letter.bytes > 0) {
+    std::memcpy(receipt.data, data + sizeof(Letter), letter.bytes);
   }
   receipt.from = from;
   receipt.done = true;
-  letter.state.store(Letter::kFree);
-  team_.watch().ring(from);  // It may wait for a free letter.
+  letter_at(from, letter.place)->taken.store(1);
 }
 
 }  // namespace lockstep::shm

@@ -1,17 +1,17 @@
 // Messages from one rank to another, with tags.
 //
-// A message is copied into the sender's arena when it is sent, so a send is complete at once and
-// two ranks that first send and then receive do not wait for each other. Receives of one source and
-// tag get the messages in the order in which they were sent, and are served in the order in which
-// they were posted.
+// A message is copied into the sender's arena when it is sent, so a send is complete at once, two
+// ranks that first send and then receive do not wait for each other, and what was sent arrives even
+// if the sender has ended. Receives of one source and tag get the messages in the order in which
+// they were sent, and are served in the order in which they were posted.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
@@ -38,43 +38,46 @@ struct Receipt {
 class Mailbox {
  public:
   explicit Mailbox(Team& team);
-  ~Mailbox();
-  Mailbox(const Mailbox&) = delete;
-  Mailbox& operator=(const Mailbox&) = delete;
 
   // Throws IoError if there is no memory for the copy.
   void send(int destination, std::uint64_t tag, const std::byte* data, std::size_t bytes);
-  // `receipt` says what is wanted and where to.
-  std::shared_ptr<Receipt> post(Receipt receipt);
+  // `wanted` says what is wanted and where to.
+  std::shared_ptr<Receipt> post(Receipt wanted);
 
-  // Delivers what can be delivered without waiting. False if messages of this rank still wait for
-  // a free letter: someone must call it again.
-  bool progress();
+  // Delivers what has come, then tells whether this one is done.
   bool is_done(const Receipt& receipt);
   // Throws PeerError if the source ends or does not send before the deadline, UsageError if the
   // message has another size.
   void wait(const Receipt& receipt, Deadline deadline);
 
  private:
-  struct Parcel {
-    int destination;
-    std::uint64_t number;
+  // A letter as this rank sent it, or as it came.
+  struct Entry {
+    std::uint64_t place;
+    std::uint64_t number;  // Counted from 1 along the chain.
+  };
+  struct Incoming {
+    std::uint64_t place;
     std::uint64_t tag;
-    std::size_t place;
     std::size_t bytes;
   };
-  bool try_post(const Parcel& parcel);
-  void reclaim(int destination);
+  struct Chain {
+    std::list<Entry> outgoing;  // Not yet free.
+    std::uint64_t sent = 0;
+    std::list<Incoming> incoming;  // Came, and nobody wanted it yet.
+    std::uint64_t cursor = 0;      // Place of the last letter that came.
+    std::uint64_t seen = 0;
+  };
+
+  [[nodiscard]] Letter* letter_at(int from, std::uint64_t place) const;
+  void free_taken(int destination);
+  void look(int from);
   bool deliver(Receipt& receipt);
-  void copy_from(Letter& letter, int from, Receipt& receipt);
-  void progress_locked();
+  void copy(const Incoming& letter, int from, Receipt& receipt);
 
   Team& team_;
   std::mutex mutex_;
-  std::vector<std::uint64_t> sent_;  // Messages by destination.
-  std::vector<std::vector<std::size_t>>
-      places_;  // Arena memory by destination and letter; 0: none.
-  std::deque<Parcel> unposted_;
+  std::vector<Chain> chains_;  // By the other rank.
   std::list<std::shared_ptr<Receipt>> open_;
 };
 

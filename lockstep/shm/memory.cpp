@@ -63,9 +63,8 @@ Word* Memory::table(int rank, std::uint64_t turn, std::size_t which) const {
   return words + ((turn % 2) * 2 + which) * n;
 }
 
-Letter* Memory::letters(int from, int to) const {
-  auto* all = reinterpret_cast<Letter*>(base(from) + layout_.mailboxes);
-  return all + static_cast<std::size_t>(to) * kLetters;
+LetterBox& Memory::letter_box(int from, int to) const {
+  return reinterpret_cast<LetterBox*>(base(from) + layout_.letter_boxes)[to];
 }
 
 std::uint64_t Memory::place_of(int rank, const void* data, std::size_t bytes) const {

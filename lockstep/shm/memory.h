@@ -28,8 +28,7 @@ class Memory {
   [[nodiscard]] std::byte* staging(int rank, std::uint64_t turn) const;
   [[nodiscard]] Word* given(int rank, std::uint64_t turn) const { return table(rank, turn, 0); }
   [[nodiscard]] Word* taken(int rank, std::uint64_t turn) const { return table(rank, turn, 1); }
-  // kLetters of them.
-  [[nodiscard]] Letter* letters(int from, int to) const;
+  [[nodiscard]] LetterBox& letter_box(int from, int to) const;
 
   [[nodiscard]] Arena& arena(int rank) { return arenas_[static_cast<std::size_t>(rank)]; }
   // The offset of memory from the rank's arena; 0 if it is any other memory.

@@ -254,6 +254,10 @@ void Watch::ring_all() const {
   }
 }
 
+bool Watch::has_left(int rank) const {
+  return memory_.control(rank).fate.standing.load() == static_cast<std::uint64_t>(Standing::kLeft);
+}
+
 std::string Watch::who(int rank) const {
   const auto& peer = peers_[static_cast<std::size_t>(rank)];
   return "rank " + std::to_string(rank) + " (pid " + std::to_string(peer.process.pid) + " on " +

@@ -51,6 +51,7 @@ class Watch {
   // wait for it.
   void leave();
 
+  [[nodiscard]] bool has_left(int rank) const;
   [[nodiscard]] std::string who(int rank) const;  // "rank 1 (pid 123 on box)".
 
  private:

@@ -21,7 +21,6 @@ constexpr std::chrono::milliseconds kDoze{50};
 }  // namespace
 
 struct WorkQueue::State {
-  std::function<bool()> idle;
   std::mutex mutex;
   std::condition_variable changed;  // A job is done, or nobody runs one any more.
   std::condition_variable wanted;   // For the queue's thread.
@@ -32,10 +31,7 @@ struct WorkQueue::State {
   bool stop = false;
 };
 
-WorkQueue::WorkQueue(std::function<bool()> idle)
-    : state_(std::make_shared<State>()), owner_(::getpid()) {
-  state_->idle = std::move(idle);
-}
+WorkQueue::WorkQueue() : state_(std::make_shared<State>()), owner_(::getpid()) {}
 
 WorkQueue::~WorkQueue() {
   if (!thread_.joinable()) {
@@ -119,15 +115,6 @@ void WorkQueue::when_done(Job& job, std::function<void(std::exception_ptr)> tell
   tell(job.error_);
 }
 
-void WorkQueue::wake() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    start_thread();
-    state_->awake = true;
-  }
-  state_->wanted.notify_one();
-}
-
 // The lock is held on entry and on return.
 void WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
   const JobPointer job = state.jobs.front();
@@ -172,16 +159,7 @@ void WorkQueue::tend(State& state) {
       continue;
     }
     state.at_once = state.at_once && !state.jobs.empty();
-    bool nothing_left = true;
-    if (state.idle) {
-      lock.unlock();
-      nothing_left = state.idle();
-      lock.lock();
-      if (state.stop || (state.at_once && !state.running)) {
-        continue;
-      }
-    }
-    state.awake = !nothing_left || !state.jobs.empty() || Clock::now() - last_job < kDoze;
+    state.awake = !state.jobs.empty() || Clock::now() - last_job < kDoze;
     if (!state.awake) {
       state.wanted.wait(lock);
       last_job = Clock::now();

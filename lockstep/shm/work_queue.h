@@ -37,9 +37,7 @@ class WorkQueue {
   };
   using JobPointer = std::shared_ptr<Job>;
 
-  // `idle` is called by the queue's thread every now and then until it returns true: nothing left
-  // to do. It must not block.
-  explicit WorkQueue(std::function<bool()> idle = nullptr);
+  WorkQueue();
   // Waits for the job that runs; those that did not start are dropped.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
@@ -57,8 +55,6 @@ class WorkQueue {
   bool wait_until(Job& job, Deadline deadline);
   // Calls `tell` once when the job is done, in the thread that ran it, or at once if it is.
   void when_done(Job& job, std::function<void(std::exception_ptr)> tell);
-  // Makes the queue's thread look at `idle` again.
-  void wake();
 
  private:
   struct State;  // Shared with the thread: a job may drop the last pointer to its own queue.

@@ -15,7 +15,7 @@ using ::testing::ThrowsMessage;
 
 at::Tensor ints(std::int64_t value) { return at::full({3}, value, at::kLong); }
 
-TEST(Collectives, RejectWrongArgumentsByName) {
+TEST(Call, RejectWrongArgumentsByName) {
   run_ranks(2, [](Group& world) {
     const auto tensor = ints(1);
     const auto expect_usage = [](const std::function<void()>& call, const char* text) {
@@ -32,7 +32,8 @@ TEST(Collectives, RejectWrongArgumentsByName) {
     expect_usage(
         [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(0)}).wait(); },
         "the timeout is 0 ms");
-    expect_usage([&] { world.all_reduce(at::zeros({2}), {.op = ReduceOp::kBand}).wait(); }, "BAND");
+    expect_usage([&] { world.all_reduce(at::zeros({2}), {.op = ReduceOp::kBand}).wait(); },
+                 "band is not defined for Float");
     if (world.rank() == 1) {
       expect_usage([&] { world.gather({tensor, tensor}, tensor, 0).wait(); }, "only the root");
     }

@@ -11,27 +11,17 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "tests/comm/ranks.h"
+#include "tests/comm/shm_ranks.h"
 
 namespace lockstep::comm {
 namespace {
 
+using lockstep::testing::all_reduce;
+using lockstep::testing::on_ranks;
+using lockstep::testing::Tensors;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-using Tensors = std::vector<at::Tensor>;
-
-void on_ranks(int world_size, const std::function<void(Group&)>& body) {
-  lockstep::testing::run_ranks(world_size, body, {.backend = "shm"});
-}
-
-c10::intrusive_ptr<c10d::Work> all_reduce(Group& world, const at::Tensor& tensor,
-                                          const c10d::ReduceOp& op = c10d::ReduceOp::SUM) {
-  Tensors tensors{tensor};
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  return world.backend()->allreduce(tensors, options);
-}
 
 // A rank's values: the same in every process that asks.
 at::Tensor values_of(int rank, at::IntArrayRef shape, at::ScalarType dtype) {
@@ -157,149 +147,6 @@ TEST(ShmBackend, CoalescesReductionsOfSeveralDtypes) {
     world.backend()->allreduce_coalesced(tensors, {})->wait();
     EXPECT_TRUE(tensors[0].equal(at::full({3}, 2.0F)));
     EXPECT_TRUE(tensors[1].equal(at::full({2}, 4, at::kLong)));
-  });
-}
-
-// What Gloo makes of the same tensors, in the same processes.
-TEST(ShmBackend, SumsSparseTensorsAsGlooDoes) {
-  on_ranks(3, [](Group& world) {
-    const auto gloo_world = world.store();
-    auto gloo =
-        BackendRegistry::built_in().make("gloo", {.store = gloo_world,
-                                                  .rank = world.rank(),
-                                                  .size = 3,
-                                                  .timeout = std::chrono::seconds(30),
-                                                  .connect_timeout = std::chrono::seconds(30)});
-    // Rank 2 has nothing; rank 0 has one place twice.
-    const auto dense = [&] {
-      auto tensor = at::zeros({4, 2}, at::kFloat);
-      if (world.rank() < 2) {
-        tensor[world.rank()].fill_(world.rank() + 1.5);
-        tensor[3].fill_(0.1);
-      }
-      return tensor;
-    };
-    auto mine = dense().to_sparse(1);
-    auto theirs = dense().to_sparse(1);
-    Tensors ours{mine};
-    world.backend()->allreduce(ours, {})->wait();
-    Tensors of_gloo{theirs};
-    gloo->allreduce(of_gloo, {})->wait();
-    EXPECT_TRUE(mine.is_coalesced());
-    EXPECT_TRUE(mine.indices().equal(theirs.coalesce().indices()));
-    EXPECT_TRUE(mine.to_dense().equal(theirs.to_dense()));
-    world.barrier();
-  });
-}
-
-TEST(ShmBackend, RanksMayWaitInDifferentOrders) {
-  on_ranks(2, [](Group& world) {
-    Tensors tensors;
-    std::vector<c10::intrusive_ptr<c10d::Work>> works;
-    for (int i = 0; i < 40; ++i) {
-      tensors.push_back(at::full({i % 3 == 0 ? 50000 : 10}, static_cast<float>(i)));
-      works.push_back(all_reduce(world, tensors.back()));
-    }
-    for (int i = 0; i < 40; ++i) {
-      const int k = world.rank() == 0 ? i : 39 - i;
-      works[static_cast<std::size_t>(k)]->wait();
-      EXPECT_EQ(tensors[static_cast<std::size_t>(k)][-1].item<float>(),
-                2.0F * static_cast<float>(k));
-    }
-  });
-}
-
-TEST(ShmBackend, FinishesWorksThatNobodyWaitsFor) {
-  on_ranks(2, [](Group& world) {
-    const auto tensor = at::full({10}, 1.0F);
-    const auto work = all_reduce(world, tensor);
-    const auto deadline = Deadline::in(std::chrono::seconds(20));
-    while (!work->isCompleted() && !deadline.passed()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    EXPECT_TRUE(work->isSuccess());
-    EXPECT_EQ(tensor[0].item<float>(), 2);
-  });
-}
-
-TEST(ShmBackend, CompletesFuturesByItself) {
-  on_ranks(2, [](Group& world) {
-    const auto tensor = at::full({10}, 1.0F);
-    const auto future = all_reduce(world, tensor)->getFuture();
-    future->wait();  // c10's own: we cannot run anything in it.
-    EXPECT_EQ(future->value().toTensorVector()[0][0].item<float>(), 2);
-    const auto failed = all_reduce(world, at::full({world.rank() + 1}, 1.0F))->getFuture();
-    failed->wait();
-    EXPECT_TRUE(failed->hasError());
-  });
-}
-
-TEST(ShmBackend, AWaitThatIsTooShortLeavesTheWorkRunning) {
-  on_ranks(2, [](Group& world) {
-    const auto tensor = at::full({10}, 1.0F);
-    if (world.rank() == 0) {
-      const auto work = all_reduce(world, tensor);
-      EXPECT_THAT([&] { work->wait(std::chrono::milliseconds(50)); },
-                  ThrowsMessage<PeerError>(HasSubstr("not done after 50 ms")));
-      world.store()->set("gave up", "1");
-      work->wait();
-    } else {
-      world.store()->wait({"gave up"});
-      all_reduce(world, tensor)->wait();
-    }
-    EXPECT_EQ(tensor[0].item<float>(), 2);
-  });
-}
-
-TEST(ShmBackend, ReceivesByTagAndFromAnyone) {
-  on_ranks(3, [](Group& world) {
-    const auto backend = world.backend();
-    if (world.rank() == 0) {
-      int seen = 0;
-      for (int i = 0; i < 2; ++i) {
-        Tensors message{at::zeros({3})};
-        const auto work = backend->recvAnysource(message, 7);
-        work->wait();
-        EXPECT_EQ(message[0][0].item<float>(), work->sourceRank());
-        seen += work->sourceRank();
-      }
-      EXPECT_EQ(seen, 3);
-    } else {
-      Tensors message{at::full({3}, static_cast<float>(world.rank()))};
-      backend->send(message, 0, 7)->wait();
-    }
-  });
-}
-
-TEST(ShmBackend, SendsMoreThanThereAreLettersBeforeAnybodyReceives) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    const int other = 1 - world.rank();
-    constexpr int kMany = 500;
-    for (int i = 0; i < kMany; ++i) {
-      Tensors message{at::full({100}, i)};
-      (void)backend->send(message, other, 0);
-    }
-    for (int i = 0; i < kMany; ++i) {
-      Tensors message{at::full({100}, -1)};
-      backend->recv(message, other, 0)->wait();
-      ASSERT_EQ(message[0][99].item<std::int64_t>(), i);
-    }
-  });
-}
-
-TEST(ShmBackend, AMessageOfAnotherSizeIsAnErrorOfTheReceiver) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    if (world.rank() == 0) {
-      Tensors message{at::zeros({4})};
-      backend->send(message, 1, 0)->wait();
-    } else {
-      Tensors message{at::zeros({3})};
-      EXPECT_THAT([&] { backend->recv(message, 0, 0)->wait(); },
-                  ThrowsMessage<UsageError>(HasSubstr("rank 0 sent 16 bytes")));
-    }
-    all_reduce(world, at::zeros({1}))->wait();  // The group is as good as before.
   });
 }
 

@@ -91,19 +91,6 @@ TEST(WorkQueue, ManyThreadsMayWaitForTheSameJobs) {
   EXPECT_EQ(sum, 499500);
 }
 
-TEST(WorkQueue, LooksAfterWhatIsLeftToDo) {
-  std::promise<void> done;
-  std::atomic<int> left{3};
-  WorkQueue queue([&] {
-    if (left > 0 && --left == 0) {
-      done.set_value();
-    }
-    return left == 0;
-  });
-  queue.wake();
-  EXPECT_EQ(done.get_future().wait_until(soon().at()), std::future_status::ready);
-}
-
 TEST(WorkQueue, AJobMayDropTheLastPointerToItsQueue) {
   auto queue = std::make_shared<WorkQueue>();
   std::promise<void> dropped;
