@@ -1,127 +1,28 @@
 // lockstep-bench: our numbers beside the peers', measured in the same run.
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
-#include "lockstep/cli/timed_run.h"
+#include "lockstep/cli/bench.h"
 
 namespace lockstep::cli {
+
+std::filesystem::path program_folder() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+}
+
 namespace {
-
-namespace fs = std::filesystem;
-
-struct StartupOptions {
-  int runs = 5;
-  int ranks = 2;
-  std::string python;
-  bool json = false;
-};
-
-struct Row {
-  std::string what;
-  std::vector<std::string> ours;
-  std::vector<std::string> peer;
-  std::vector<double> our_seconds;
-  std::vector<double> peer_seconds;
-};
-
-fs::path beside_this_program() { return fs::read_symlink("/proc/self/exe").parent_path(); }
-
-fs::path peer_program(const std::string& name) {
-  const fs::path path = fs::path(LOCKSTEP_PEERS) / name;
-  if (!fs::exists(path)) {
-    throw UsageError("bench: the peer program '" + path.string() +
-                     "' is gone; run bench from the folder that lockstep was built in");
-  }
-  return path;
-}
-
-// A start of each side in turn, so that both see the same noise.
-void measure(std::vector<Row>& rows, int runs) {
-  constexpr std::chrono::seconds kLimit{120};
-  for (int run = 0; run < runs; ++run) {
-    for (auto& row : rows) {
-      row.our_seconds.push_back(timed_run(row.ours, kLimit));
-      row.peer_seconds.push_back(timed_run(row.peer, kLimit));
-    }
-  }
-}
-
-void print_table(const std::vector<Row>& rows, const StartupOptions& options) {
-  std::printf("start-up of %d ranks, medians of %d interleaved runs, %d cores\n\n", options.ranks,
-              options.runs, usable_cores());
-  std::printf("%-28s %14s %14s %8s\n", "", "lockstep run", "torchrun", "ratio");
-  for (const auto& row : rows) {
-    const double ours = median(row.our_seconds);
-    const double peer = median(row.peer_seconds);
-    std::printf("%-28s %12.1f ms %12.1f ms %7.1fx\n", row.what.c_str(), ours * 1e3, peer * 1e3,
-                peer / ours);
-  }
-}
-
-void print_json(const std::vector<Row>& rows, const StartupOptions& options) {
-  for (const auto& row : rows) {
-    const nlohmann::json line = {{"bench", "startup"},
-                                 {"row", row.what},
-                                 {"ranks", options.ranks},
-                                 {"cores", usable_cores()},
-                                 {"ours_s", row.our_seconds},
-                                 {"torchrun_s", row.peer_seconds},
-                                 {"ratio", median(row.peer_seconds) / median(row.our_seconds)}};
-    std::printf("%s\n", line.dump().c_str());
-  }
-}
-
-void startup(const StartupOptions& options) {
-  const std::string lockstep = beside_this_program() / "lockstep";
-  const std::string toy = beside_this_program() / "examples/toy_step";
-  const std::string ranks = std::to_string(options.ranks);
-  const std::vector<std::string> ours{lockstep, "run", "--nproc-per-node", ranks};
-  const std::vector<std::string> torchrun{
-      options.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks};
-  const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
-    command.insert(command.end(), more.begin(), more.end());
-    return command;
-  };
-  std::vector<Row> rows;
-  rows.push_back({"/bin/true",
-                  with(ours, {"/bin/true"}),
-                  with(torchrun, {"--no-python", "/bin/true"}),
-                  {},
-                  {}});
-  rows.push_back({"one step of the toy model",
-                  with(ours, {toy}),
-                  with(torchrun, {peer_program("toy.py")}),
-                  {},
-                  {}});
-  measure(rows, options.runs);
-  options.json ? print_json(rows, options) : print_table(rows, options);
-}
 
 int main_of(int argc, char** argv) {
   CLI::App app{"Our numbers beside the peers', measured in the same run."};
   app.name("lockstep bench");
   app.require_subcommand(1);
-  StartupOptions options;
-  options.python = LOCKSTEP_BENCH_PYTHON;
-  auto* command = app.add_subcommand("startup", "how long a job takes to start, beside torchrun");
-  command->add_option("--runs", options.runs, "runs of each side")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--ranks", options.ranks, "ranks of each job")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--python", options.python, "a Python that has torch")->capture_default_str();
-  command->add_flag("--json", options.json, "one JSON object per row");
+  add_startup(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  startup(options);
   return 0;
 }
 
@@ -130,6 +31,9 @@ int main_of(int argc, char** argv) {
 
 int main(int argc, char** argv) try {
   return lockstep::cli::main_of(argc, argv);
+} catch (const lockstep::UsageError& error) {
+  std::fprintf(stderr, "lockstep bench: %s\n", error.what());
+  return 2;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "lockstep bench: %s\n", error.what());
   return 1;

@@ -1,0 +1,20 @@
+// The benchmarks of `lockstep bench`, one subcommand each: they add their flags to the program and
+// run when they were chosen.
+//
+// They start other programs and load no LibTorch themselves, so that `--help` answers at once.
+#pragma once
+
+#include <filesystem>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep::cli {
+
+void add_startup(CLI::App& app);
+
+// Where this program lies, and the programs that it starts.
+std::filesystem::path program_folder();
+
+}  // namespace lockstep::cli
