@@ -4,15 +4,13 @@
 // They start other programs and load no LibTorch themselves, so that `--help` answers at once.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
-
-namespace CLI {
-class App;
-}
 
 namespace lockstep::cli {
 
 void add_startup(CLI::App& app);
+void add_allreduce(CLI::App& app);
 
 // Where this program lies, and the programs that it starts.
 std::filesystem::path program_folder();

@@ -1,5 +1,4 @@
 // lockstep-bench: our numbers beside the peers', measured in the same run.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 
 #include "lockstep/base/error.h"
@@ -17,6 +16,7 @@ int main_of(int argc, char** argv) {
   CLI::App app{"Our numbers beside the peers', measured in the same run."};
   app.name("lockstep bench");
   app.require_subcommand(1);
+  add_allreduce(app);
   add_startup(app);
   try {
     app.parse(argc, argv);

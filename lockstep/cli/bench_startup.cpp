@@ -1,5 +1,4 @@
 // `lockstep bench startup`: how long a job takes to start, beside torchrun.
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>

@@ -1,6 +1,5 @@
 #include "lockstep/cli/timed_run.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,27 +11,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cli/start_program.h"
 
 namespace lockstep::cli {
 namespace {
-
-[[noreturn]] void become(const std::vector<std::string>& command, int error_pipe) {
-  const int null = ::open("/dev/null", O_RDWR);
-  if (null < 0) {
-    ::_exit(127);
-  }
-  ::dup2(null, STDIN_FILENO);
-  ::dup2(null, STDOUT_FILENO);
-  ::dup2(error_pipe, STDERR_FILENO);
-  std::vector<char*> arguments;
-  arguments.reserve(command.size() + 1);
-  for (const auto& part : command) {
-    arguments.push_back(const_cast<char*>(part.c_str()));
-  }
-  arguments.push_back(nullptr);
-  ::execvp(arguments[0], arguments.data());
-  ::_exit(127);
-}
 
 // Reads until the command closed its stderr; false at the deadline.
 bool drain(int fd, std::string& text, Deadline deadline) {
@@ -58,13 +40,7 @@ bool drain(int fd, std::string& text, Deadline deadline) {
 double timed_run(const std::vector<std::string>& command, std::chrono::seconds limit) {
   Pipe errors = make_pipe();
   const auto start = Deadline::Clock::now();
-  const pid_t pid = ::fork();
-  if (pid < 0) {
-    throw_errno("starting '" + command[0] + "'");
-  }
-  if (pid == 0) {
-    become(command, errors.write_end.get());
-  }
+  const pid_t pid = start_program(command, {.err = errors.write_end.get()});
   errors.write_end.reset();
   std::string text;
   const bool ended = drain(errors.read_end.get(), text, Deadline::in(limit));

@@ -1,0 +1,90 @@
+#include "lockstep/cli/allreduce_result.h"
+
+#include <sys/utsname.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/host.h"
+#include "lockstep/base/memory.h"
+#include "lockstep/cli/timed_run.h"
+
+namespace lockstep::cli {
+namespace {
+
+std::string architecture() {
+  utsname names{};
+  ::uname(&names);
+  return names.machine;
+}
+
+std::string as_text(std::optional<double> value, double scale, const char* unit) {
+  if (!value) {
+    return "-";
+  }
+  const double scaled = *value * scale;
+  char text[32];
+  std::snprintf(text, sizeof text, scaled < 100 ? "%.1f%s" : "%.0f%s", scaled, unit);
+  return text;
+}
+
+nlohmann::json as_json(std::optional<double> value) {
+  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
+}
+
+}  // namespace
+
+std::optional<double> Measured::seconds() const {
+  return rounds.empty() ? std::nullopt : std::optional(median(rounds));
+}
+
+std::optional<double> AllreduceRow::times_ours(Contender contender) const {
+  const auto ours = measured[kInPlace].seconds();
+  const auto other = measured[contender].seconds();
+  return ours && other ? std::optional(*other / *ours) : std::nullopt;
+}
+
+void print_allreduce_header(int rounds) {
+  std::printf("all_reduce, us, medians of %d interleaved rounds, %d cores, %s\n\n", rounds,
+              usable_cores(), architecture().c_str());
+  std::printf("%5s %10s", "ranks", "size");
+  for (const auto& contender : kContenderNames) {
+    std::printf(" %9s", contender.heading);
+  }
+  std::printf(" %10s %9s\n", "Gloo/ours", "MPI/ours");
+  std::fflush(stdout);
+}
+
+void print_allreduce_row(const AllreduceRow& row) {
+  std::printf("%5d %10s", row.ranks, size_text(row.bytes).c_str());
+  for (const auto& measured : row.measured) {
+    std::printf(" %9s", as_text(measured.seconds(), 1e6, "").c_str());
+  }
+  std::printf(" %10s %9s\n", as_text(row.times_ours(kGloo), 1, "x").c_str(),
+              as_text(row.times_ours(kMpi), 1, "x").c_str());
+  std::fflush(stdout);
+}
+
+void print_allreduce_json(const AllreduceRow& row) {
+  nlohmann::json line = {{"bench", "allreduce"},
+                         {"ranks", row.ranks},
+                         {"bytes", row.bytes},
+                         {"cores", usable_cores()},
+                         {"arch", architecture()},
+                         {"gloo_over_ours", as_json(row.times_ours(kGloo))},
+                         {"mpi_over_ours", as_json(row.times_ours(kMpi))},
+                         {"copy_over_ours", as_json(row.times_ours(kCopy))},
+                         {"rewrite_over_ours", as_json(row.times_ours(kRewrite))}};
+  for (std::size_t i = 0; i < kContenders; ++i) {
+    const auto& measured = row.measured[i];
+    line["contenders"][kContenderNames[i].name] = {{"median_s", as_json(measured.seconds())},
+                                                   {"rounds_s", measured.rounds},
+                                                   {"samples", measured.samples},
+                                                   {"operations", measured.operations},
+                                                   {"checked", measured.checked}};
+  }
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+}  // namespace lockstep::cli

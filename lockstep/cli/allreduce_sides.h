@@ -1,0 +1,34 @@
+// The jobs that `lockstep bench allreduce` lets take turns, for one number of ranks.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "lockstep/cli/allreduce_result.h"
+#include "lockstep/cli/rank_group.h"
+
+namespace lockstep::cli {
+
+struct SidesOptions {
+  int ranks = 2;
+  std::size_t largest_bytes = 0;
+  std::string mpirun;   // Empty: Open MPI takes no part.
+  std::string spoiled;  // A contender whose result is made wrong.
+};
+
+class AllreduceSides {
+ public:
+  explicit AllreduceSides(const SidesOptions& options);
+
+  // Null if that one takes no part.
+  [[nodiscard]] RankGroup* side_of(Contender contender) const;
+  // Waits for a regular end of all jobs; without it they are killed.
+  void finish();
+
+ private:
+  std::map<std::string, std::unique_ptr<RankGroup>> sides_;
+};
+
+}  // namespace lockstep::cli
