@@ -36,6 +36,7 @@ soak: setup-check
 
 bench: build
 	build/bin/lockstep bench startup
+	build/bin/lockstep bench allreduce
 
 lint: setup-check
 	@scripts/lint.sh
