@@ -47,8 +47,9 @@ std::string Call::text(std::uint64_t sequence) const {
   if (root >= 0) {
     add("root " + std::to_string(root));
   }
-  const std::string number = sequence == 0 ? "" : " #" + std::to_string(sequence) + " ";
-  return name_of(kind) + number + (inside.empty() ? "" : "(" + inside + ")");
+  const std::string number = sequence == 0 ? "" : " #" + std::to_string(sequence);
+  const std::string space = sequence == 0 ? "" : " ";
+  return name_of(kind) + number + (inside.empty() ? "" : space + "(" + inside + ")");
 }
 
 void Call::write_to(Announcement& announcement, std::uint64_t sequence) const {

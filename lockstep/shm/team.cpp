@@ -1,5 +1,6 @@
 #include "lockstep/shm/team.h"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,8 @@ constexpr auto kPublish = std::memory_order_seq_cst;
 
 // Longer than a meeting of ranks that run at the same time, shorter than what sleeping costs.
 constexpr std::chrono::microseconds kSpin{50};
+// After this the peer may be waiting for this very core: a busy machine puts two ranks on one.
+constexpr std::chrono::microseconds kSpinAlone{3};
 
 void relax() {
 #if defined(__x86_64__)
@@ -133,15 +136,20 @@ void Team::meet() {
 }
 
 bool Team::spin() const {
-  const auto end = Deadline::Clock::now() + kSpin;
-  do {
-    for (int i = 0; i < 64; ++i) {
+  const auto start = Deadline::Clock::now();
+  auto now = start;
+  while (now < start + kSpin) {
+    for (int i = 0; i < 16; ++i) {
       if (all_here()) {
         return true;
       }
       relax();
     }
-  } while (Deadline::Clock::now() < end);
+    now = Deadline::Clock::now();
+    if (now > start + kSpinAlone) {
+      ::sched_yield();
+    }
+  }
   return false;
 }
 

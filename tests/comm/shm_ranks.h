@@ -21,4 +21,12 @@ inline c10::intrusive_ptr<c10d::Work> all_reduce(Group& world, const at::Tensor&
   return world.backend()->allreduce(tensors, options);
 }
 
+// torch.distributed._make_nccl_premul_sum; its C++ name differs between versions.
+inline c10d::ReduceOp premultiplied_sum(double factor) {
+  c10d::ReduceOp op;
+  op.op_ = c10d::ReduceOp::PREMUL_SUM;
+  op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
+  return op;
+}
+
 }  // namespace lockstep::testing

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "tests/comm/shm_ranks.h"
 
 namespace lockstep::comm {
 namespace {
@@ -51,7 +52,7 @@ TEST(ShmFold, RefusesWhatHasNoMeaning) {
 }
 
 TEST(ShmFold, KnowsTheFactorOfAPremultipliedSum) {
-  const auto fold = shm_fold(c10d::makePreMulSum(0.25), at::ones({1}), "all_reduce");
+  const auto fold = shm_fold(lockstep::testing::premultiplied_sum(0.25), at::ones({1}), "all_reduce");
   EXPECT_EQ(fold.factor, 0.25);
 }
 
