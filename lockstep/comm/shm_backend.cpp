@@ -16,8 +16,8 @@ namespace {
 
 using Use = Packed::Use;
 
-// Below this a collective is over before another thread has woken up.
-constexpr std::size_t kBackgroundBytes = std::size_t{64} << 10;
+// Below this a collective is over before another thread has taken it up.
+constexpr std::size_t kBackgroundBytes = std::size_t{256} << 10;
 
 class StoreBoard : public shm::Board {
  public:

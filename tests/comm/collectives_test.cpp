@@ -20,7 +20,7 @@ using ::testing::ThrowsMessage;
 class Collectives : public ::testing::TestWithParam<const char*> {
  protected:
   static void on_ranks(int world_size, const std::function<void(Group&)>& body) {
-    testing::run_ranks(world_size, body, {.backend = GetParam()});
+    testing::run_ranks(world_size, body, GetParam());
   }
 };
 INSTANTIATE_TEST_SUITE_P(Backends, Collectives, ::testing::Values("gloo", "shm"),

@@ -23,7 +23,7 @@ TEST(GlooDeclarations, FitTheLibTorchInUse) {
         backend->allreduce(tensors)->wait();
         EXPECT_EQ(tensors[0].sum().item<double>(), 3000);
       },
-      {.backend = "gloo"});
+      "gloo");
 }
 
 TEST(Gloo, ListensOnLoopbackAloneOnOneHost) {

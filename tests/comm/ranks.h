@@ -14,10 +14,9 @@ namespace lockstep::testing {
 
 // A failed expectation in a rank becomes a failure of the test, with that rank's number.
 inline void run_ranks(int world_size, const std::function<void(Group&)>& body,
-                      InitOptions options = {}) {
-  options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::seconds(60));
+                      const std::string& backend = "") {
   EXPECT_NO_THROW(spawn(world_size, [&](int) {
-    Group world = init_process_group(options);
+    Group world = init_process_group({.backend = backend, .timeout = std::chrono::seconds(60)});
     body(world);
     if (::testing::Test::HasFailure()) {
       throw std::runtime_error("expectations failed, see above");

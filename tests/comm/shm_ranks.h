@@ -10,7 +10,7 @@ namespace lockstep::testing {
 using Tensors = std::vector<at::Tensor>;
 
 inline void on_ranks(int world_size, const std::function<void(Group&)>& body) {
-  run_ranks(world_size, body, {.backend = "shm"});
+  run_ranks(world_size, body, "shm");
 }
 
 inline c10::intrusive_ptr<c10d::Work> all_reduce(Group& world, const at::Tensor& tensor,
