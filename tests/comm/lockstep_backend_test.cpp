@@ -10,7 +10,7 @@ namespace {
 
 TEST(LockstepBackend, IsTheDefaultAndSharesMemoryOnOneHost) {
   testing::run_ranks(2, [](Group& world) {
-    EXPECT_THAT(world.description(), ::testing::HasSubstr("backend lockstep"));
+    EXPECT_THAT(world.description(), ::testing::HasSubstr("lockstep"));
     EXPECT_EQ(world.backend()->getBackendName(), "shm");
   });
 }
