@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -28,6 +29,22 @@ union ControlBuffer {
   cmsghdr header;  // For its alignment.
   std::array<char, CMSG_SPACE(sizeof(int))> bytes;
 };
+
+// All of them, so that those which nobody asked for are closed: the padding of a control buffer
+// for one has room for two.
+std::vector<UniqueFd> descriptors_in(msghdr& header) {
+  std::vector<UniqueFd> fds;
+  for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
+    if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS) {
+      for (std::size_t at = 0; CMSG_LEN(at + sizeof(int)) <= item->cmsg_len; at += sizeof(int)) {
+        int fd = -1;
+        std::memcpy(&fd, CMSG_DATA(item) + at, sizeof fd);
+        fds.emplace_back(fd);
+      }
+    }
+  }
+  return fds;
+}
 
 }  // namespace
 
@@ -112,21 +129,13 @@ std::optional<Parcel> receive_with_fd(int socket, std::size_t limit) {
   if (length <= 0) {
     return std::nullopt;
   }
-  Parcel parcel;
-  for (cmsghdr* item = CMSG_FIRSTHDR(&header); item != nullptr; item = CMSG_NXTHDR(&header, item)) {
-    if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS &&
-        item->cmsg_len == CMSG_LEN(sizeof(int))) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(item), sizeof fd);
-      parcel.fd.reset(fd);
-    }
-  }
-  if (!parcel.fd || (static_cast<unsigned>(header.msg_flags) & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  auto fds = descriptors_in(header);
+  if (fds.size() != 1 ||
+      (static_cast<unsigned>(header.msg_flags) & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     return std::nullopt;
   }
   buffer.resize(static_cast<std::size_t>(length));
-  parcel.message = std::move(buffer);
-  return parcel;
+  return Parcel{std::move(buffer), std::move(fds.front())};
 }
 
 }  // namespace lockstep::shm

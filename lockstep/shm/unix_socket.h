@@ -35,8 +35,8 @@ struct Parcel {
   std::string message;
   UniqueFd fd;
 };
-// Nothing if the peer closed, sent more than `limit` bytes, or no descriptor. Blocks if there is
-// nothing to read and the socket is blocking.
+// Nothing if the peer closed, sent more than `limit` bytes, or other than one descriptor. Blocks if
+// there is nothing to read and the socket is blocking.
 std::optional<Parcel> receive_with_fd(int socket, std::size_t limit);
 
 }  // namespace lockstep::shm
