@@ -26,6 +26,11 @@ std::byte* map(int fd, std::size_t bytes) {
   return static_cast<std::byte*>(at);
 }
 
+bool is_writable(int fd, unsigned seals) {
+  const auto mode = static_cast<unsigned>(::fcntl(fd, F_GETFL)) & O_ACCMODE;
+  return mode == O_RDWR && (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0;
+}
+
 }  // namespace
 
 Segment Segment::create(std::size_t bytes) {
@@ -56,6 +61,9 @@ Segment Segment::adopt(UniqueFd fd, std::size_t least, const std::string& whose)
                     size_text(least));
   }
   const auto bytes = static_cast<std::size_t>(info.st_size);
+  if (!is_writable(fd.get(), static_cast<unsigned>(seals))) {
+    throw PeerError(whose + " handed over a segment that cannot be written");
+  }
   std::byte* data = map(fd.get(), bytes);
   return {std::move(fd), data, bytes};
 }

@@ -17,7 +17,7 @@ class Segment {
   // Throws IoError where the kernel has no memfd or no address space is left.
   static Segment create(std::size_t bytes);
   // Maps what a peer handed over. Throws PeerError, beginning with `whose`, unless it is a memfd
-  // of at least `least` bytes with all seals.
+  // of at least `least` bytes with all seals that can be read and written.
   static Segment adopt(UniqueFd fd, std::size_t least, const std::string& whose);
 
   Segment(Segment&& other) noexcept;
