@@ -1,0 +1,199 @@
+#include "lockstep/shm/segment.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/memory.h"
+
+namespace lockstep::shm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::ThrowsMessage;
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+UniqueFd duplicate(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+std::size_t pages_of(const Segment& segment) {
+  struct stat info{};
+  ::fstat(segment.fd(), &info);
+  return static_cast<std::size_t>(info.st_blocks) * 512 / 4096;
+}
+
+UniqueFd memfd(std::size_t bytes, unsigned seals) {
+  UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+  EXPECT_EQ(::fcntl(fd.get(), F_ADD_SEALS, seals), 0);
+  return fd;
+}
+constexpr unsigned kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+TEST(ShmSegment, TwoMappingsShowTheSameBytes) {
+  const Segment segment = Segment::create(kMiB);
+  const Segment other = Segment::adopt(duplicate(segment.fd()), kMiB, "rank 1");
+  ASSERT_NE(segment.data(), other.data());
+  segment.data()[kMiB - 1] = std::byte{7};
+  EXPECT_EQ(other.data()[kMiB - 1], std::byte{7});
+  EXPECT_EQ(other.bytes(), kMiB);
+}
+
+TEST(ShmSegment, AddressSpaceAloneTakesNoMemory) {
+  const Segment segment = Segment::create(std::size_t{1} << 40);
+  EXPECT_EQ(pages_of(segment), 0U);
+}
+
+TEST(ShmSegment, NoPeerCanShrinkOrGrowIt) {
+  const Segment segment = Segment::create(kMiB);
+  const UniqueFd peers = duplicate(segment.fd());
+  for (const std::size_t size : {std::size_t{0}, kMiB - 1, kMiB + 1, 2 * kMiB}) {
+    errno = 0;
+    EXPECT_EQ(::ftruncate(peers.get(), static_cast<off_t>(size)), -1) << size;
+    EXPECT_EQ(errno, EPERM) << size;
+  }
+}
+
+TEST(ShmSegment, NoPeerCanAddASeal) {
+  const Segment segment = Segment::create(kMiB);
+  EXPECT_EQ(::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_WRITE), -1);
+}
+
+TEST(ShmSegment, HasNoNameThatCouldBeLeftBehind) {
+  const Segment segment = Segment::create(kMiB);
+  struct stat info{};
+  ASSERT_EQ(::fstat(segment.fd(), &info), 0);
+  EXPECT_EQ(info.st_nlink, 0U);
+}
+
+TEST(ShmSegment, AProgramThatIsStartedDoesNotInheritIt) {
+  const Segment segment = Segment::create(kMiB);
+  EXPECT_NE(::fcntl(segment.fd(), F_GETFD) & FD_CLOEXEC, 0);
+}
+
+TEST(ShmSegment, MovingLeavesOneOwner) {
+  Segment first = Segment::create(kMiB);
+  std::byte* data = first.data();
+  Segment second = std::move(first);
+  EXPECT_EQ(second.data(), data);
+  Segment third = Segment::create(4096);
+  third = std::move(second);
+  EXPECT_EQ(third.data(), data);
+  EXPECT_EQ(third.bytes(), kMiB);
+  third.data()[0] = std::byte{1};  // Still mapped.
+}
+
+TEST(ShmSegment, CreatingOneThatIsLargerThanAnyAddressSpaceIsAnIoError) {
+  EXPECT_THROW(Segment::create(std::size_t{1} << 62), IoError);
+  EXPECT_THROW(Segment::create(~std::size_t{0}), IoError);
+}
+
+TEST(ShmSegmentAdopt, RefusesAPlainFile) {
+  std::string path = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+  UniqueFd file(::mkstemp(path.data()));
+  ::unlink(path.c_str());
+  ASSERT_EQ(::ftruncate(file.get(), kMiB), 0);
+  EXPECT_THAT([&] { Segment::adopt(std::move(file), kMiB, "rank 3"); },
+              ThrowsMessage<PeerError>(AllOf(StartsWith("rank 3"), HasSubstr("no sealed memory"))));
+}
+
+TEST(ShmSegmentAdopt, RefusesAPipe) {
+  EXPECT_THROW(Segment::adopt(std::move(make_pipe().read_end), 1, "rank 3"), PeerError);
+}
+
+TEST(ShmSegmentAdopt, RefusesAMemfdThatLacksASeal) {
+  for (const unsigned missing : {unsigned{F_SEAL_SHRINK}, unsigned{F_SEAL_GROW}, kAllSeals}) {
+    EXPECT_THAT([&] { Segment::adopt(memfd(kMiB, kAllSeals & ~missing), kMiB, "rank 3"); },
+                ThrowsMessage<PeerError>(HasSubstr("no sealed memory")))
+        << missing;
+  }
+}
+
+TEST(ShmSegmentAdopt, RefusesOneThatIsTooSmallAndSaysBothSizes) {
+  EXPECT_THAT([] { Segment::adopt(memfd(4096, kAllSeals), 8192, "rank 3"); },
+              ThrowsMessage<PeerError>(
+                  AllOf(StartsWith("rank 3"), HasSubstr("4.0 KiB"), HasSubstr("8.0 KiB"))));
+}
+
+TEST(ShmSegmentAdopt, RefusesOneThatCannotBeWritten) {
+  EXPECT_THAT([] { Segment::adopt(memfd(kMiB, kAllSeals | F_SEAL_WRITE), kMiB, "rank 3"); },
+              ThrowsMessage<PeerError>(StartsWith("rank 3")));
+}
+
+TEST(ShmSegmentAdopt, RefusesOneThatWasOpenedToBeRead) {
+  const UniqueFd fd = memfd(kMiB, kAllSeals);
+  const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
+  UniqueFd readable(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  ASSERT_TRUE(readable);
+  EXPECT_THAT([&] { Segment::adopt(std::move(readable), kMiB, "rank 3"); },
+              ThrowsMessage<PeerError>(StartsWith("rank 3")));
+}
+
+TEST(ShmSegmentBack, TakesThePagesAndZeroesThem) {
+  const Segment segment = Segment::create(kMiB);
+  segment.back(4096, 3 * 4096, "test");
+  EXPECT_EQ(pages_of(segment), 3U);
+  EXPECT_TRUE(std::all_of(segment.data(), segment.data() + kMiB,
+                          [](std::byte byte) { return byte == std::byte{0}; }));
+}
+
+TEST(ShmSegmentBack, KeepsWhatIsThere) {
+  const Segment segment = Segment::create(kMiB);
+  segment.back(0, 4096, "test");
+  segment.data()[5] = std::byte{5};
+  segment.back(0, kMiB, "test");
+  EXPECT_EQ(segment.data()[5], std::byte{5});
+}
+
+TEST(ShmSegmentBack, MoreThanThereIsIsAnIoErrorThatNamesNeedAndLimit) {
+  constexpr std::size_t kAbsurd = std::size_t{1} << 45;
+  const Segment segment = Segment::create(std::size_t{1} << 46);
+  EXPECT_THAT([&] { segment.back(0, kAbsurd, "rank 2 of 4"); },
+              ThrowsMessage<IoError>(AllOf(StartsWith("rank 2 of 4: "), HasSubstr("32.0 TiB"),
+                                           HasSubstr("are free in "),
+                                           HasSubstr(free_memory().limited_by.substr(0, 10)))));
+  EXPECT_EQ(pages_of(segment), 0U);
+}
+
+TEST(ShmSegmentBack, PastItsEndIsAnIoError) {
+  const Segment segment = Segment::create(kMiB);
+  EXPECT_THROW(segment.back(kMiB, 4096, "test"), IoError);
+}
+
+TEST(ShmSegmentUnback, GivesThePagesBackAndReadsZeros) {
+  const Segment segment = Segment::create(kMiB);
+  segment.back(0, kMiB, "test");
+  std::fill(segment.data(), segment.data() + kMiB, std::byte{9});
+  segment.unback(4096, 8192);
+  EXPECT_EQ(pages_of(segment), kMiB / 4096 - 2);
+  EXPECT_EQ(segment.data()[4095], std::byte{9});
+  EXPECT_EQ(segment.data()[4096], std::byte{0});
+  EXPECT_EQ(segment.data()[4096 + 8191], std::byte{0});
+  EXPECT_EQ(segment.data()[4096 + 8192], std::byte{9});
+  EXPECT_EQ(segment.bytes(), kMiB);
+}
+
+TEST(ShmSegment, OutlivesTheProcessThatMadeItInThoseThatMappedIt) {
+  const Segment segment = Segment::create(kMiB);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    segment.data()[100] = std::byte{42};
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(segment.data()[100], std::byte{42});
+}
+
+}  // namespace
+}  // namespace lockstep::shm
