@@ -48,9 +48,26 @@ void Arena::back(std::size_t offset, std::size_t bytes, const std::string& what)
   }
   segment_.back(offset, bytes, what);
   backed_until_ = std::max(backed_until_, end);
-  std::erase_if(holes_, [&](const auto& hole) {
-    return offset <= hole.first && hole.first + hole.second <= end;
-  });
+  fill_holes(offset, end);
+}
+
+// What sticks out at either side stays a hole.
+void Arena::fill_holes(std::size_t begin, std::size_t end) {
+  for (auto hole = holes_.begin(); hole != holes_.end();) {
+    const auto [hole_begin, bytes] = *hole;
+    const std::size_t hole_end = hole_begin + bytes;
+    if (hole_end <= begin || end <= hole_begin) {
+      ++hole;
+      continue;
+    }
+    hole = holes_.erase(hole);
+    if (hole_begin < begin) {
+      holes_[hole_begin] = begin - hole_begin;
+    }
+    if (end < hole_end) {
+      holes_[end] = hole_end - end;
+    }
+  }
 }
 
 void Arena::give_back(std::size_t offset) {

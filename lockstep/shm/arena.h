@@ -25,6 +25,7 @@ class Arena {
 
  private:
   void back(std::size_t offset, std::size_t bytes, const std::string& what);
+  void fill_holes(std::size_t begin, std::size_t end);
 
   const Segment& segment_;
   std::mutex mutex_;
