@@ -105,7 +105,7 @@ class Handover {
     // before it has called all, so no two ranks wait for each other.
     std::vector<UniqueFd> called;
     for (int other = 0; other < rank_; ++other) {
-      called.push_back(connect_unix(notices_[index(other)].socket, deadline_));
+      called.push_back(call(other));
       send_own(called.back().get(), notices_[index(other)].secret, other);
     }
     for (int missing = size_ - 1 - rank_; missing > 0;) {
@@ -152,6 +152,15 @@ class Handover {
                          "', which cannot share memory (another machine, network namespace or "
                          "user); use the backend lockstep or gloo");
       }
+    }
+  }
+
+  UniqueFd call(int other) {
+    try {
+      return connect_unix(notices_[index(other)].socket, deadline_);
+    } catch (const PeerError& error) {
+      throw PeerError(what() + who(other) + " cannot be reached (" + error.what() +
+                      "); see its log");
     }
   }
 
