@@ -79,6 +79,11 @@ std::optional<Notice> parse_notice(const std::string& text) {
                 .host = lines[5]};
 }
 
+// Two containers may have one name: the identity tells them apart.
+std::string host_of(const Notice& notice) {
+  return "'" + notice.host + "' (" + notice.host_id + ")";
+}
+
 class Handover {
  public:
   Handover(Segment own, int rank, int size, Board& board, Deadline deadline)
@@ -147,9 +152,9 @@ class Handover {
     for (int other = 0; other < size_; ++other) {
       const auto& notice = notices_[index(other)];
       if (notice.host_id != mine_.host_id) {
-        throw UsageError(what() + "this rank is on host '" + mine_.host + "' and rank " +
-                         std::to_string(other) + " on '" + notice.host +
-                         "', which cannot share memory (another machine, network namespace or "
+        throw UsageError(what() + "this rank is on host " + host_of(mine_) + " and rank " +
+                         std::to_string(other) + " on " + host_of(notice) +
+                         ", which cannot share memory (another machine, network namespace or "
                          "user); use the backend lockstep or gloo");
       }
     }
