@@ -1,0 +1,288 @@
+#include "lockstep/shm/handover.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <sstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/host.h"
+#include "lockstep/shm/layout.h"
+#include "lockstep/shm/unix_socket.h"
+#include "tests/shm/teams.h"
+
+namespace lockstep::shm {
+namespace {
+
+using ::testing::AllOf;
+using testing::FolderBoard;
+using ::testing::HasSubstr;
+using testing::soon;
+using ::testing::ThrowsMessage;
+
+constexpr std::size_t kBytes = 1 << 20;
+
+Segment segment_of(int rank) {
+  Segment segment = Segment::create(kBytes);
+  segment.data()[0] = static_cast<std::byte>(rank + 1);
+  return segment;
+}
+
+// A process that runs `body`; what it expects in vain is a failure here too.
+class Process {
+ public:
+  explicit Process(const std::function<void()>& body) {
+    std::fflush(nullptr);
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      EXPECT_NO_THROW(body());
+      std::fflush(nullptr);
+      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (pid_ > 0) {
+      EXPECT_EQ(status(), 0);
+    }
+  }
+  int status() {
+    int status = -1;
+    ::waitpid(std::exchange(pid_, 0), &status, 0);
+    return status;
+  }
+  [[nodiscard]] pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+// The rank is killed as soon as the others can read its notice.
+class LastWord : public Board {
+ public:
+  explicit LastWord(Board& board) : board_(board) {}
+  void post(const std::string& key, const std::string& text) override {
+    board_.post(key, text);
+    ::raise(SIGKILL);
+  }
+  std::string read(const std::string& key, Deadline deadline) override {
+    return board_.read(key, deadline);
+  }
+
+ private:
+  Board& board_;
+};
+
+struct Notice {
+  std::string socket;
+  std::string secret;
+};
+Notice notice_of(Board& board, int rank) {
+  std::istringstream text(board.read("shm/" + std::to_string(rank), soon()));
+  std::string version;
+  Notice notice;
+  std::getline(text, version);
+  std::getline(text, notice.socket);
+  std::getline(text, notice.secret);
+  return notice;
+}
+
+// What a rank says when it hands over its segment.
+std::string hello(std::uint32_t rank, const std::string& secret, std::uint32_t version = kVersion) {
+  std::string text(16 + 32, '\0');
+  std::memcpy(text.data(), &kMagic, 8);
+  std::memcpy(text.data() + 8, &version, 4);
+  std::memcpy(text.data() + 12, &rank, 4);
+  secret.copy(text.data() + 16, 32);
+  return text;
+}
+
+TEST(ShmHandOver, AGroupOfOneNeedsNobody) {
+  FolderBoard board;
+  const auto ring = hand_over(segment_of(0), 0, 1, board, soon());
+  ASSERT_EQ(ring.segments.size(), 1U);
+  EXPECT_EQ(ring.segments[0].data()[0], std::byte{1});
+  EXPECT_EQ(ring.peers[0].process.pid, ::getpid());
+}
+
+class ShmHandOverOf : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ShmHandOverOf, ::testing::Values(2, 3, 8));
+
+TEST_P(ShmHandOverOf, EveryRankMapsTheSegmentsOfAll) {
+  FolderBoard board;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    processes.push_back(std::make_unique<Process>([&, rank] {
+      const auto ring = hand_over(segment_of(rank), rank, GetParam(), board, soon());
+      for (int other = 0; other < GetParam(); ++other) {
+        const auto i = static_cast<std::size_t>(other);
+        EXPECT_EQ(ring.segments[i].data()[0], static_cast<std::byte>(other + 1));
+        EXPECT_EQ(ring.segments[i].bytes(), kBytes);
+      }
+    }));
+  }
+}
+
+TEST_P(ShmHandOverOf, PeersAreTheProcessesThatHandedOver) {
+  FolderBoard board;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    processes.push_back(std::make_unique<Process>([&, rank] {
+      const auto ring = hand_over(segment_of(rank), rank, GetParam(), board, soon());
+      board.post("pid/" + std::to_string(rank), std::to_string(::getpid()));
+      for (int other = 0; other < GetParam(); ++other) {
+        const auto& peer = ring.peers[static_cast<std::size_t>(other)];
+        EXPECT_EQ(std::to_string(peer.process.pid),
+                  board.read("pid/" + std::to_string(other), soon()));
+        EXPECT_EQ(peer.host, host_name());
+      }
+      // The start time of a process that is gone would be unknown.
+      board.post("read/" + std::to_string(rank), "");
+      for (int other = 0; other < GetParam(); ++other) {
+        board.read("read/" + std::to_string(other), soon());
+      }
+    }));
+  }
+}
+
+TEST(ShmHandOver, RanksOnDifferentHostsAreAUsageErrorThatNamesBoth) {
+  FolderBoard board;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.push_back(std::make_unique<Process>([&, rank] {
+      ::setenv("LOCKSTEP_HOST_ID", rank == 0 ? "left-box" : "right-box", 1);
+      EXPECT_THAT([&] { hand_over(segment_of(rank), rank, 2, board, soon()); },
+                  ThrowsMessage<UsageError>(AllOf(HasSubstr("left-box"), HasSubstr("right-box"),
+                                                  HasSubstr(host_name()), HasSubstr("gloo"))));
+    }));
+  }
+}
+
+class ShmHandOverWithoutRank : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, ShmHandOverWithoutRank, ::testing::Values(0, 1));
+
+TEST_P(ShmHandOverWithoutRank, ADeadRankIsNamedLongBeforeTheDeadline) {
+  FolderBoard board;
+  const int dead = GetParam();
+  const Deadline deadline = Deadline::in(std::chrono::seconds(60));
+  Process victim([&] {
+    LastWord last_word(board);
+    hand_over(segment_of(dead), dead, 2, last_word, deadline);
+  });
+  const pid_t pid = victim.pid();
+  Process survivor([&] {
+    EXPECT_THAT([&] { hand_over(segment_of(1 - dead), 1 - dead, 2, board, deadline); },
+                ThrowsMessage<PeerError>(
+                    HasSubstr("rank " + std::to_string(dead) + " (pid " + std::to_string(pid))));
+  });
+  EXPECT_TRUE(WIFSIGNALED(victim.status()));
+  EXPECT_EQ(survivor.status(), 0);
+  EXPECT_GT(deadline.remaining(), std::chrono::seconds(50));
+}
+
+TEST(ShmHandOver, ARankThatLivesAndDoesNotComeIsNamedAtTheDeadline) {
+  FolderBoard board;
+  const auto listener = listen_unix(1);
+  board.post("shm/1", "1\n" + listener.name + "\nsecret\n" + std::to_string(::getpid()) + "\n" +
+                          host_id() + "\nbox");
+  EXPECT_THAT(
+      [&] { hand_over(segment_of(0), 0, 2, board, Deadline::in(std::chrono::milliseconds(50))); },
+      ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1 did not"), HasSubstr("50 ms"))));
+}
+
+class ShmHandOverNotice : public ::testing::TestWithParam<std::string> {};
+INSTANTIATE_TEST_SUITE_P(Texts, ShmHandOverNotice,
+                         ::testing::Values("", "2\na\nb\n3\nc\nd", "1\n", "\n\n\n\n\n", "garbage",
+                                           "1\na\nb\n3\nc\nd\ne", std::string(200, 'x')));
+
+TEST_P(ShmHandOverNotice, OfAnotherVersionIsAPeerErrorThatNamesTheRank) {
+  FolderBoard board;
+  board.post("shm/1", GetParam());
+  EXPECT_THAT([&] { hand_over(segment_of(0), 0, 2, board, soon()); },
+              ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1"), HasSubstr("another version"))));
+}
+
+// Strangers call rank 0 before rank 1 does; then the group must form all the same.
+class ShmHandOverStranger : public ::testing::Test {
+ protected:
+  FolderBoard board_;
+  std::vector<UniqueFd> sockets_;  // Open until the group has formed.
+  Process zero_{[this] {
+    const auto ring = hand_over(segment_of(0), 0, 2, board_, soon());
+    EXPECT_EQ(ring.segments[1].data()[0], std::byte{2});
+  }};
+  Process one_{[this] {
+    board_.read("go", soon());
+    const auto ring = hand_over(segment_of(1), 1, 2, board_, soon());
+    EXPECT_EQ(ring.segments[0].data()[0], std::byte{1});
+  }};
+  Notice notice_ = notice_of(board_, 0);
+  Segment segment_ = segment_of(9);
+
+  UniqueFd& call() { return sockets_.emplace_back(connect_unix(notice_.socket, soon())); }
+  void send(const std::string& message) {
+    ASSERT_TRUE(send_with_fd(call().get(), message, segment_.fd()));
+  }
+  void TearDown() override { board_.post("go", ""); }
+};
+
+TEST_F(ShmHandOverStranger, ThatGoesAgainIsTurnedAway) {
+  for (int i = 0; i < 5; ++i) {
+    call().reset();
+  }
+}
+
+TEST_F(ShmHandOverStranger, ThatSaysNothingIsTurnedAway) { call(); }
+
+TEST_F(ShmHandOverStranger, ThatSendsGarbageIsTurnedAway) {
+  send("x");
+  send(std::string(48, '\0'));
+  send(std::string(48, '\xff'));
+  send(std::string(5000, 'x'));
+}
+
+TEST_F(ShmHandOverStranger, ThatSendsNoDescriptorIsTurnedAway) {
+  const std::string message = hello(1, notice_.secret);
+  ASSERT_EQ(::write(call().get(), message.data(), message.size()),
+            static_cast<ssize_t>(message.size()));
+}
+
+TEST_F(ShmHandOverStranger, ThatDoesNotKnowTheSecretIsTurnedAway) {
+  send(hello(1, std::string(32, '0')));
+  send(hello(1, ""));
+  auto almost = notice_.secret;
+  almost.back() = almost.back() == '0' ? '1' : '0';
+  send(hello(1, almost));
+}
+
+TEST_F(ShmHandOverStranger, ThatKnowsTheSecretAndIsNoRankIsTurnedAway) {
+  for (const std::uint32_t rank : {0U, 2U, 1024U, 0x7fffffffU, 0xffffffffU}) {
+    send(hello(rank, notice_.secret));
+  }
+}
+
+TEST_F(ShmHandOverStranger, OfAnotherVersionIsTurnedAway) {
+  send(hello(1, notice_.secret, kVersion + 1));
+}
+
+TEST(ShmHandOver, ARankThatHandsOverSomethingElseIsNamed) {
+  FolderBoard board;
+  Process zero([&] {
+    EXPECT_THAT([&] { hand_over(segment_of(0), 0, 2, board, soon()); },
+                ThrowsMessage<PeerError>(
+                    AllOf(HasSubstr("rank 1 (pid "), HasSubstr("no sealed memory segment"))));
+  });
+  const auto notice = notice_of(board, 0);
+  board.post("shm/1",
+             "1\nsocket\nsecret\n" + std::to_string(::getpid()) + "\n" + host_id() + "\nbox");
+  const auto socket = connect_unix(notice.socket, soon());
+  EXPECT_TRUE(send_with_fd(socket.get(), hello(1, notice.secret), 0));
+  EXPECT_EQ(zero.status(), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::shm
