@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
-#include <cstring>
+#include <algorithm>
+#include <cmath>
 #include <random>
 
 #include "lockstep/base/error.h"
@@ -9,6 +10,7 @@
 namespace lockstep::shm {
 namespace {
 
+using testing::input_of;
 using testing::on_processes;
 using testing::on_threads;
 using testing::pattern;
@@ -70,10 +72,11 @@ TEST_P(ShmAllReduce, SumsTensorsOfTheArenaInPlace) {
     for (const auto count : kCounts) {
       const auto memory = allocate(team.memory(), team.rank(), count * 4);
       const auto values = pattern<std::int32_t>(team.rank(), count);
-      std::memcpy(memory.get(), values.data(), count * 4);
+      std::copy_n(input_of(values).data, count * 4, memory.get());
       all_reduce(team, {memory.get(), count}, kSumOfInt32, soon());
       const auto expected = sum_of_patterns(team.size(), count);
-      ASSERT_EQ(std::memcmp(memory.get(), expected.data(), count * 4), 0) << count;
+      ASSERT_TRUE(std::equal(memory.get(), memory.get() + count * 4, input_of(expected).data))
+          << count;
     }
   });
 }
@@ -83,12 +86,12 @@ TEST_P(ShmAllReduce, SumsWhereOnlySomeRanksAreInTheArena) {
     for (const auto count : kCounts) {
       auto values = pattern<std::int32_t>(team.rank(), count);
       const auto memory = allocate(team.memory(), team.rank(), count * 4);
-      std::memcpy(memory.get(), values.data(), count * 4);
+      std::copy_n(input_of(values).data, count * 4, memory.get());
       const bool placed = team.rank() % 2 == 1;
       std::byte* data = placed ? memory.get() : tensor_of(values).data;
       all_reduce(team, {data, count}, kSumOfInt32, soon());
       const auto expected = sum_of_patterns(team.size(), count);
-      ASSERT_EQ(std::memcmp(data, expected.data(), count * 4), 0) << count;
+      ASSERT_TRUE(std::equal(data, data + count * 4, input_of(expected).data)) << count;
     }
   });
 }
@@ -131,10 +134,10 @@ TEST_P(ShmAllReduce, FoldsInTheOrderOfRanks) {
       for (const bool placed : {false, true}) {
         auto values = uneven_floats(team.rank(), count);
         const auto memory = allocate(team.memory(), team.rank(), count * 4);
-        std::memcpy(memory.get(), values.data(), count * 4);
+        std::copy_n(input_of(values).data, count * 4, memory.get());
         std::byte* data = placed ? memory.get() : tensor_of(values).data;
         all_reduce(team, {data, count}, {.reduction = {DType::kFloat, ReduceOp::kSum}}, soon());
-        ASSERT_EQ(std::memcmp(data, expected.data(), count * 4), 0) << count << placed;
+        ASSERT_TRUE(std::equal(data, data + count * 4, input_of(expected).data)) << count << placed;
       }
     }
   });
