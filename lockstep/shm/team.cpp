@@ -32,10 +32,18 @@ void relax() {
 #endif
 }
 
-void check_size(int size) {
+void check(int size, const TeamOptions& options) {
   if (size < 1 || size > kMaxRanks) {
     throw UsageError("shared memory: a group of " + std::to_string(size) +
                      " ranks, expected 1 to " + std::to_string(kMaxRanks));
+  }
+  // Each rank has a slice of it, of whole cache lines. Peers compare it as 32 bits.
+  const std::size_t least = static_cast<std::size_t>(size) * kLine;
+  constexpr std::size_t kMost = std::size_t{1} << 31;
+  if (options.staging_bytes < least || options.staging_bytes > kMost) {
+    throw UsageError("shared memory: TeamOptions::staging_bytes is " +
+                     std::to_string(options.staging_bytes) + ", expected " + std::to_string(least) +
+                     " to " + std::to_string(kMost) + " for " + std::to_string(size) + " ranks");
   }
 }
 
@@ -43,7 +51,7 @@ void check_size(int size) {
 
 std::unique_ptr<Team> Team::join(int rank, int size, Board& board, Deadline deadline,
                                  const TeamOptions& options) {
-  check_size(size);
+  check(size, options);
   const Layout layout(size, options.staging_bytes);
   Ring ring =
       hand_over(Memory::prepare(layout, rank, options.arena_bytes), rank, size, board, deadline);
@@ -52,7 +60,7 @@ std::unique_ptr<Team> Team::join(int rank, int size, Board& board, Deadline dead
 }
 
 std::vector<std::unique_ptr<Team>> Team::in_process(int size, const TeamOptions& options) {
-  check_size(size);
+  check(size, options);
   const Layout layout(size, options.staging_bytes);
   std::vector<Segment> segments;
   for (int rank = 0; rank < size; ++rank) {

@@ -100,5 +100,11 @@ TEST(Team, ManyTeamsLiveInOneProcess) {
   });
 }
 
+TEST(Team, StagingBuffersWithoutALineForEachRankAreAUsageError) {
+  EXPECT_THAT([] { Team::in_process(3, {.staging_bytes = 191, .arena_bytes = 4096}); },
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("staging_bytes is 191")));
+  EXPECT_NO_THROW(Team::in_process(3, {.staging_bytes = 192, .arena_bytes = 4096}));
+}
+
 }  // namespace
 }  // namespace lockstep::shm
