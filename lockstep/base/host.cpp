@@ -59,7 +59,8 @@ std::string host_id() {
   std::getline(file, boot);
   std::error_code error;
   const std::string network = std::filesystem::read_symlink("/proc/self/ns/net", error).string();
-  return boot + "/" + network + "/" + std::to_string(::getuid());
+  const std::string pids = std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
+  return boot + "/" + network + "/" + pids + "/" + std::to_string(::getuid());
 }
 
 int usable_cores() {

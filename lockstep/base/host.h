@@ -8,8 +8,8 @@ namespace lockstep {
 // The kernel's name for this machine, never looked up in DNS.
 std::string host_name();
 
-// The same text for processes that can share memory and loopback: same boot, network
-// namespace and user. LOCKSTEP_HOST_ID overrides it.
+// The same text for processes that can share memory and loopback and see each other: same boot,
+// network namespace, pid namespace and user. LOCKSTEP_HOST_ID overrides it.
 std::string host_id();
 
 // Cores this process may run on: its affinity mask, cut by the cgroup's CPU quota; at least 1.

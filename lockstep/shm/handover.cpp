@@ -152,10 +152,11 @@ class Handover {
     for (int other = 0; other < size_; ++other) {
       const auto& notice = notices_[index(other)];
       if (notice.host_id != mine_.host_id) {
-        throw UsageError(what() + "this rank is on host " + host_of(mine_) + " and rank " +
-                         std::to_string(other) + " on " + host_of(notice) +
-                         ", which cannot share memory (another machine, network namespace or "
-                         "user); use the backend lockstep or gloo");
+        throw UsageError(
+            what() + "this rank is on host " + host_of(mine_) + " and rank " +
+            std::to_string(other) + " on " + host_of(notice) +
+            ", which cannot share memory (another machine, network or pid namespace, or "
+            "user); use the backend lockstep or gloo");
       }
     }
   }

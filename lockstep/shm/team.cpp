@@ -52,6 +52,10 @@ void check(int size, const TeamOptions& options) {
 std::unique_ptr<Team> Team::join(int rank, int size, Board& board, Deadline deadline,
                                  const TeamOptions& options) {
   check(size, options);
+  if (rank < 0 || rank >= size) {
+    throw UsageError("shared memory: rank " + std::to_string(rank) + " of a group of " +
+                     std::to_string(size));
+  }
   const Layout layout(size, options.staging_bytes);
   Ring ring =
       hand_over(Memory::prepare(layout, rank, options.arena_bytes), rank, size, board, deadline);
@@ -110,6 +114,11 @@ const std::vector<Call>& Team::agree() {
     const auto rank = static_cast<int>(other - calls_.begin());
     mismatch(watch_.who(0) + " calls " + calls_[0].text() + ", " + watch_.who(rank) + " calls " +
              other->text());
+  }
+  if (!calls_[0].matches(call_)) {
+    mismatch("all ranks' announcements, this rank's too, say " + calls_[0].text() +
+             ", but this rank calls " + call_.text() +
+             "; a rank has written into another's memory");
   }
   return calls_;
 }

@@ -22,6 +22,8 @@ TEST(Team, OfTooManyRanksIsRefused) {
   EXPECT_THAT([] { Team::in_process(kMaxRanks + 1); },
               ThrowsMessage<UsageError>(HasSubstr("1025")));
   EXPECT_THROW(Team::in_process(0), UsageError);
+  testing::FolderBoard board;
+  EXPECT_THROW(Team::join(2, 2, board, soon()), UsageError);
 }
 
 // Each of these differs on rank 1 in one thing.
