@@ -119,11 +119,33 @@ void store_block(const typename Element::Folded* from, std::byte* to, std::size_
   }
 }
 
-// Block by block through a buffer that stays in the first-level cache: the buffer overlaps with
-// nothing, so every loop becomes vector code even where outputs are inputs. `load` makes the
-// k-th input's stored value ready to be folded.
+// Two inputs, and one or two outputs, which may be the inputs: every value is read and written
+// once. An element depends on no other, which the compiler cannot know and is told.
 template <class Element, class Op, class Load>
-void fold(const Operands& operands, Op op, Load load) {
+void fold_two(const Operands& operands, Op op, Load load) {
+  using Stored = typename Element::Stored;
+  const auto* a = reinterpret_cast<const Stored*>(operands.inputs[0]);
+  const auto* b = reinterpret_cast<const Stored*>(operands.inputs[1]);
+  auto* x = reinterpret_cast<Stored*>(operands.outputs.front());
+  auto* y = reinterpret_cast<Stored*>(operands.outputs.back());
+  const auto ready_a = load(0);
+  const auto ready_b = load(1);
+#ifdef __clang__
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (std::size_t i = 0; i < operands.count; ++i) {
+    const Stored value = Element::store(op(ready_a(a[i]), ready_b(b[i])));
+    x[i] = value;
+    y[i] = value;
+  }
+}
+
+// Any number of inputs and outputs, block by block through a buffer that stays in the first-level
+// cache. It overlaps with nothing, so every loop becomes vector code.
+template <class Element, class Op, class Load>
+void fold_many(const Operands& operands, Op op, Load load) {
   using Folded = typename Element::Folded;
   using Stored = typename Element::Stored;
   constexpr std::size_t kBlock = 4096 / sizeof(Folded);
@@ -153,6 +175,16 @@ void fold(const Operands& operands, Op op, Load load) {
     for (std::byte* output : operands.outputs) {
       store_block<Element>(sum.data(), output + offset, n);
     }
+  }
+}
+
+// `load` makes the k-th input's stored value ready to be folded.
+template <class Element, class Op, class Load>
+void fold(const Operands& operands, Op op, Load load) {
+  if (operands.inputs.size() == 2 && operands.outputs.size() <= 2 && operands.divisor == 1) {
+    fold_two<Element>(operands, op, load);
+  } else {
+    fold_many<Element>(operands, op, load);
   }
 }
 
