@@ -87,7 +87,8 @@ TEST(ShmBackend, ReducesBoolAsLogic) {
 TEST(ShmBackend, MultipliesEachRanksFactor) {
   on_ranks(2, [](Group& world) {
     auto tensor = at::full({3}, 2.0F);
-    all_reduce(world, tensor, lockstep::testing::premultiplied_sum(world.rank() == 0 ? 0.5 : 3.0))->wait();
+    all_reduce(world, tensor, lockstep::testing::premultiplied_sum(world.rank() == 0 ? 0.5 : 3.0))
+        ->wait();
     EXPECT_TRUE(tensor.equal(at::full({3}, 7.0F)));
   });
 }

@@ -52,7 +52,8 @@ TEST(ShmFold, RefusesWhatHasNoMeaning) {
 }
 
 TEST(ShmFold, KnowsTheFactorOfAPremultipliedSum) {
-  const auto fold = shm_fold(lockstep::testing::premultiplied_sum(0.25), at::ones({1}), "all_reduce");
+  const auto fold =
+      shm_fold(lockstep::testing::premultiplied_sum(0.25), at::ones({1}), "all_reduce");
   EXPECT_EQ(fold.factor, 0.25);
 }
 
