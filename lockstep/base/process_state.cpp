@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -15,6 +16,7 @@ namespace lockstep {
 namespace {
 
 struct Stat {
+  bool exists = true;
   char state = '?';
   std::uint64_t start_time = 0;
   int exit_code = 0;
@@ -22,16 +24,17 @@ struct Stat {
 
 // proc(5): "pid (name) state ppid ..."; the name may hold anything, so fields are counted from its
 // end.
+// Nothing is known of a process if /proc cannot be read: no descriptor left, not mounted.
 std::optional<Stat> read_stat(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
-    return std::nullopt;
+    return errno == ENOENT || errno == ESRCH ? std::optional(Stat{.exists = false}) : std::nullopt;
   }
   std::array<char, 2048> text{};
   const auto length = ::read(file.get(), text.data(), text.size() - 1);
   if (length <= 0) {  // It went between open and read.
-    return std::nullopt;
+    return Stat{.exists = false};
   }
   const std::string_view all(text.data(), static_cast<std::size_t>(length));
   const auto name_end = all.rfind(')');
@@ -68,7 +71,10 @@ ProcessId identify(pid_t pid) {
 
 ProcessState state_of(const ProcessId& process) {
   const auto stat = read_stat(process.pid);
-  if (!stat || (process.start_time != 0 && stat->start_time != process.start_time)) {
+  if (!stat) {
+    return {Life::kRunning, 0};
+  }
+  if (!stat->exists || (process.start_time != 0 && stat->start_time != process.start_time)) {
     return {Life::kEnded, 0};
   }
   switch (stat->state) {

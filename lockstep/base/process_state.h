@@ -27,7 +27,7 @@ struct ProcessState {
 // Takes the start time of a process of this pid namespace.
 ProcessId identify(pid_t pid);
 
-// Does not block, and takes some microseconds.
+// Does not block, and takes some microseconds. A process of which nothing can be found out runs.
 ProcessState state_of(const ProcessId& process);
 
 }  // namespace lockstep

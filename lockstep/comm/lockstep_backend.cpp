@@ -1,6 +1,9 @@
 // "lockstep": shared memory where all ranks of the group are on one host, Gloo where they are not.
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/base/host.h"
 #include "lockstep/comm/backend_registry.h"
 
@@ -33,7 +36,12 @@ void register_lockstep(BackendRegistry& registry) {
   registry.add("lockstep", {c10::kCPU},
                [gloo = registry.factory("gloo"),
                 shm = registry.factory("shm")](const BackendRequest& request) {
-                 return on_one_host(request) ? shm(request) : gloo(request);
+                 const auto deadline = Deadline::in(request.connect_timeout);
+                 const bool one_host = on_one_host(request);
+                 BackendRequest rest = request;
+                 rest.connect_timeout =
+                     std::max(deadline.remaining(), std::chrono::milliseconds(1));
+                 return one_host ? shm(rest) : gloo(rest);
                });
 }
 

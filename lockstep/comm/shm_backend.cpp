@@ -1,10 +1,13 @@
 #include "lockstep/comm/shm_backend.h"
 
+#include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/util/Logging.h>
 
+#include <algorithm>
 #include <numeric>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
@@ -27,7 +30,8 @@ class StoreBoard : public shm::Board {
     store_->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
   }
   std::string read(const std::string& key, Deadline deadline) override {
-    store_->wait({key}, deadline.remaining());
+    // No time left would be for ever.
+    store_->wait({key}, std::max(deadline.remaining(), std::chrono::milliseconds(1)));
     const auto bytes = store_->get(key);
     return {bytes.begin(), bytes.end()};
   }
@@ -48,6 +52,29 @@ std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
       [](std::size_t sum, const at::Tensor& tensor) {
         return sum + (tensor.layout() == at::kStrided ? tensor.nbytes() : kBackgroundBytes);
       });
+}
+
+// The thread that runs a collective may have to copy into a tensor with gaps, which is allowed to
+// it as it is to the caller (inference mode). Not needed otherwise, and it takes a microsecond.
+std::optional<at::ThreadLocalState> state_for(const std::vector<at::Tensor>& outputs) {
+  const bool copies = std::any_of(outputs.begin(), outputs.end(), [](const at::Tensor& tensor) {
+    return tensor.layout() != at::kStrided || !tensor.is_contiguous();
+  });
+  return copies ? std::optional<at::ThreadLocalState>(at::ThreadLocalState()) : std::nullopt;
+}
+
+// What fails on this rank alone leaves it out of step with the others: nothing may follow.
+template <class Function>
+void run_or_break(shm::Team& team, Function run) {
+  try {
+    run();
+  } catch (const PeerError&) {
+    throw;
+  } catch (const std::exception& error) {
+    team.watch().break_up(shm::Watch::Reason::kAborted,
+                          team.what() + ": this rank failed in it: " + error.what());
+    throw;
+  }
 }
 
 template <class List>
@@ -105,6 +132,7 @@ at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
     throw UsageError(what("allocateTensor") + ": " + std::to_string(size) + " elements on " +
                      options.device().str() + ", expected a size on the CPU");
   }
+  group_->team->watch().throw_if_broken();
   const auto bytes = static_cast<std::size_t>(size) * options.dtype().itemsize();
   auto memory = shm::allocate(group_->team->memory(), getRank(), bytes);
   void* data = memory.get();
@@ -139,13 +167,15 @@ void ShmBackend::require_one_per_rank(const Tensors& tensors, const at::Tensor& 
 }
 
 ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
+  group_->team->watch().throw_if_broken();
   ++started_;
   const auto timeout = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
   const bool in_background = core_to_spare_ && bytes_of(start.outputs) >= kBackgroundBytes;
   auto job = group_->queue.start(
-      [team = group_->team.get(), run = std::move(run), timeout] {
+      [team = group_->team.get(), run = std::move(run), timeout, state = state_for(start.outputs)] {
+        const auto caller = state ? std::optional<at::ThreadLocalStateGuard>(*state) : std::nullopt;
         const at::NoGradGuard no_grad;
-        run(*team, Deadline::in(timeout));
+        run_or_break(*team, [&] { run(*team, Deadline::in(timeout)); });
       },
       in_background ? shm::WorkQueue::When::kAtOnce : shm::WorkQueue::When::kWhenWaitedFor);
   return c10::make_intrusive<ShmWork>(group_, std::move(job), start.type, std::move(start.outputs));
@@ -412,27 +442,31 @@ ShmBackend::WorkPointer ShmBackend::alltoall_base(at::Tensor& output, at::Tensor
   const std::string name = what("all_to_all");
   require_dense_cpu(output, name);
   require_dense_cpu(input, name);
-  auto outputs = split_of(output, output_sizes, getSize(), name);
-  auto inputs = split_of(input, input_sizes, getSize(), name);
-  return alltoall(outputs, inputs, options);
+  return exchange({c10d::OpType::ALLTOALL_BASE, options.timeout, {output}},
+                  split_of(output, output_sizes, getSize(), name),
+                  split_of(input, input_sizes, getSize(), name));
 }
 
 ShmBackend::WorkPointer ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
+  return exchange({c10d::OpType::ALLTOALL, options.timeout, outputs}, outputs, inputs);
+}
+
+ShmBackend::WorkPointer ShmBackend::exchange(Start begin, const Tensors& outputs,
+                                             const Tensors& inputs) {
   const std::string name = what("all_to_all");
   if (inputs.empty()) {
     throw UsageError(name + ": there are no inputs");
   }
   require_one_per_rank(inputs, inputs[0], name);
   require_one_per_rank(outputs, inputs[0], name);
-  return start({c10d::OpType::ALLTOALL, options.timeout, outputs},
-               [outputs, inputs](shm::Team& team, Deadline deadline) {
-                 const auto results = packed(outputs, Use::kWrite);
-                 const auto given = packed(inputs, Use::kRead);
-                 shm::all_to_all(team, outputs_of(results), inputs_of(given),
-                                 shm_dtype(inputs[0].scalar_type()), deadline);
-                 write_back(results);
-               });
+  return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
+    const auto results = packed(outputs, Use::kWrite);
+    const auto given = packed(inputs, Use::kRead);
+    shm::all_to_all(team, outputs_of(results), inputs_of(given), shm_dtype(inputs[0].scalar_type()),
+                    deadline);
+    write_back(results);
+  });
 }
 
 ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int tag) {
@@ -440,6 +474,7 @@ ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int 
   const at::Tensor& tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
   require_rank(destination, "destination", name);
+  group_->team->watch().throw_if_broken();
   const Packed packed(tensor, Use::kRead);
   group_->mailbox.send(destination, static_cast<std::uint64_t>(tag), packed.data(), packed.bytes());
   return c10::make_intrusive<FinishedWork>(Tensors{tensor});
@@ -450,6 +485,7 @@ ShmBackend::WorkPointer ShmBackend::recv(Tensors& tensors, int source, int tag) 
   const at::Tensor& tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
   require_rank(source, "source", name);
+  group_->team->watch().throw_if_broken();
   return c10::make_intrusive<ShmReceive>(group_, tensor, source, tag, timeout_.load());
 }
 

@@ -82,6 +82,8 @@ class ShmBackend : public c10d::Backend {
     Tensors outputs;
   };
   WorkPointer start(Start start, Run run);
+  // all_to_all in both forms.
+  WorkPointer exchange(Start begin, const Tensors& outputs, const Tensors& inputs);
   [[nodiscard]] std::string what(const char* operation) const;
   void require_rank(int64_t rank, const char* role, const std::string& what) const;
   // Throws UsageError unless there is one dense CPU tensor per rank, all of `like`'s dtype.

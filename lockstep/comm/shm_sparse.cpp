@@ -58,9 +58,22 @@ at::Tensor shm_sparse_sum(shm::Team& team, const at::Tensor& tensor, Deadline de
       team.mismatch("rank " + std::to_string(rank) + " has a negative number of values");
     }
   }
+  // What a peer sent is used as an index by whoever makes the sum dense.
+  const auto check = [&](const at::Tensor& indices, std::size_t rank) {
+    const auto* index = indices.const_data_ptr<int64_t>();
+    for (int64_t i = 0; i < indices.numel(); ++i) {
+      if (index[i] < 0 || index[i] >= own.size(i % own.sparse_dim())) {
+        team.mismatch("rank " + std::to_string(rank) +
+                      " has an index outside of its sparse tensor");
+      }
+    }
+  };
   const auto indices = gather_all(team, own.indices().t().contiguous(), counts, deadline);
   const auto values = gather_all(team, own.values().contiguous(), counts, deadline);
   at::Tensor sum;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    check(indices[rank], rank);
+  }
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const at::Tensor part =
         at::_sparse_coo_tensor_unsafe(indices[rank].t(), values[rank], own.sizes(), own.options());

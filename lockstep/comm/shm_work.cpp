@@ -63,6 +63,12 @@ bool ShmReceive::isCompleted() {
   return true;
 }
 
+std::exception_ptr ShmReceive::exception() const {
+  return finished_ && !receipt_->error.empty()
+             ? std::make_exception_ptr(UsageError("recv: " + receipt_->error))
+             : nullptr;
+}
+
 bool ShmReceive::wait(std::chrono::milliseconds timeout) {
   group_->mailbox.wait(*receipt_, Deadline::in(timeout == kNoTimeout ? default_timeout_ : timeout));
   put_in_place();
@@ -71,8 +77,11 @@ bool ShmReceive::wait(std::chrono::milliseconds timeout) {
 
 void ShmReceive::put_in_place() {
   const std::lock_guard lock(finish_mutex_);
-  if (!finished_.exchange(true)) {
-    packed_.write_back();
+  if (!finished_) {
+    if (receipt_->error.empty()) {
+      packed_.write_back();
+    }
+    finished_ = true;
   }
 }
 

@@ -56,7 +56,8 @@ class ShmReceive : public c10d::Work {
              std::chrono::milliseconds default_timeout);
 
   bool isCompleted() override;
-  bool isSuccess() const override { return finished_; }
+  bool isSuccess() const override { return finished_ && receipt_->error.empty(); }
+  std::exception_ptr exception() const override;
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override {}
   std::vector<at::Tensor> result() override { return {tensor_}; }

@@ -40,7 +40,8 @@ class Folding {
         factors_(team.scratch().factors) {}
 
   void run(Kind kind, Deadline deadline) {
-    const auto place = team_.memory()->place_of(team_.rank(), tensor_.data, bytes_);
+    auto place = team_.memory()->place_of(team_.rank(), tensor_.data, bytes_);
+    place = place % element_ == 0 ? place : 0;  // Peers could not read it as elements.
     team_.announce({.kind = kind,
                     .dtype = reduction_.dtype,
                     .op = reduction_.op,

@@ -20,7 +20,13 @@ Arena::Arena(const Segment& segment, std::size_t begin, std::size_t end) : segme
 
 std::size_t Arena::take(std::size_t bytes, const std::string& what) {
   const std::size_t size = std::max((bytes + kPage - 1) / kPage * kPage, kPage);
+  if (!fork_guard_.in_owner()) {
+    throw UsageError(what + ": this process is a fork of the one that joined the group");
+  }
   const std::lock_guard lock(mutex_);
+  if (frozen_) {
+    throw UsageError(what + ": this rank has left the group, or the group failed; form a new one");
+  }
   const auto found = std::find_if(free_.begin(), free_.end(),
                                   [&](const auto& piece) { return piece.second >= size; });
   if (found == free_.end() || size < bytes) {
@@ -70,8 +76,19 @@ void Arena::fill_holes(std::size_t begin, std::size_t end) {
   }
 }
 
-void Arena::give_back(std::size_t offset) {
+void Arena::freeze() {
   const std::lock_guard lock(mutex_);
+  frozen_ = true;
+}
+
+void Arena::give_back(std::size_t offset) {
+  if (!fork_guard_.in_owner()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (frozen_) {
+    return;
+  }
   const auto found = taken_.find(offset);
   if (found == taken_.end()) {
     return;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/shm/segment.h"
 
 namespace lockstep::shm {
@@ -22,12 +23,17 @@ class Arena {
   // if the machine or the address space of the segment has too little.
   std::size_t take(std::size_t bytes, const std::string& what);
   void give_back(std::size_t offset);
+  // From now on nothing is handed out and nothing is used again: a peer that is behind may still
+  // write where a tensor was.
+  void freeze();
 
  private:
   void back(std::size_t offset, std::size_t bytes, const std::string& what);
   void fill_holes(std::size_t begin, std::size_t end);
 
   const Segment& segment_;
+  ForkGuard fork_guard_;  // A fork has a copy of the lists, but the memory is its parent's.
+  bool frozen_ = false;
   std::mutex mutex_;
   std::map<std::size_t, std::size_t> free_;  // Offset to bytes; neighbours are merged.
   std::map<std::size_t, std::size_t> taken_;

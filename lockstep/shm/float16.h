@@ -1,5 +1,6 @@
 // half and bfloat16 to float and back, rounding to nearest even as torch does; written without
-// branches so that loops over them become vector code on every machine.
+// branches so that loops over them become vector code on every machine. Of internal linkage: see
+// fold_loops.h.
 #pragma once
 
 #include <bit>
@@ -7,11 +8,11 @@
 
 namespace lockstep::shm {
 
-inline float from_bfloat16(std::uint16_t bits) {
+static inline float from_bfloat16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-inline std::uint16_t to_bfloat16(float value) {
+static inline std::uint16_t to_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const bool nan = (bits & 0x7fffffffU) > 0x7f800000U;
@@ -19,7 +20,7 @@ inline std::uint16_t to_bfloat16(float value) {
 }
 
 // The exponent is moved by multiplying, which also makes subnormal numbers right.
-inline float from_half(std::uint16_t half) {
+static inline float from_half(std::uint16_t half) {
   const auto word = static_cast<std::uint32_t>(half) << 16;
   const auto sign = word & 0x80000000U;
   const auto magnitude = word + word;
@@ -31,7 +32,7 @@ inline float from_half(std::uint16_t half) {
 }
 
 // Adding a power of two pushes the bits that half cannot hold out of the float, which rounds them.
-inline std::uint16_t to_half(float value) {
+static inline std::uint16_t to_half(float value) {
   const auto word = std::bit_cast<std::uint32_t>(value);
   const auto doubled = word + word;
   const auto magnitude = std::bit_cast<float>(word & 0x7fffffffU);

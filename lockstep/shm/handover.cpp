@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -185,7 +186,7 @@ class Handover {
     constexpr int kLook = 100;  // Milliseconds.
     while (true) {
       pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
-      if (::poll(&entry, 1, std::min(kLook, patience.poll_timeout())) > 0) {
+      if (::poll(&entry, 1, std::min(kLook, patience.poll_timeout())) > 0 && !deadline_.passed()) {
         return true;
       }
       for (const int other : others) {
@@ -219,6 +220,9 @@ class Handover {
     const auto missing = not_seen(rank_ + 1);
     readable(listener_.fd.get(), missing, deadline_);
     const UniqueFd socket(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!socket && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
+      throw_errno(what() + "accepting a peer");
+    }
     if (!socket || credentials_of(socket.get()).uid != ::geteuid()) {
       return false;
     }
@@ -265,8 +269,12 @@ class Handover {
   void keep(int other, UniqueFd fd, int socket) {
     segments_[index(other)] = Segment::adopt(std::move(fd), sizeof(Control), what() + who(other));
     const pid_t pid = credentials_of(socket).pid;
-    peers_[index(other)] = {identify(pid > 0 ? pid : notices_[index(other)].pid),
-                            notices_[index(other)].host};
+    if (pid <= 0) {
+      throw UsageError(what() + who(other) +
+                       " is in another pid namespace, where its end could not be noticed; use the "
+                       "backend gloo");
+    }
+    peers_[index(other)] = {identify(pid), notices_[index(other)].host};
   }
 
   int rank_;

@@ -39,7 +39,6 @@ struct alignas(kLine) Fate {
   Word reason;   // Failure::Reason.
   Word culprit;  // Rank.
   Word signal;
-  Word sequence;
 };
 
 struct Control {
@@ -50,7 +49,7 @@ struct Control {
   std::uint32_t size;
   std::uint32_t staging_bytes;
 
-  alignas(kLine) Word phase;  // Meetings that the owner has come to. The one release store.
+  alignas(kLine) Word phase;  // Meetings that the owner has come to; publishes all before it.
   alignas(kLine) std::atomic<std::uint32_t> sleepers;  // Threads of the owner asleep on the bell.
   std::atomic<std::uint32_t> bell;                     // Rung by peers.
   Announcement announcements[2];

@@ -2,6 +2,7 @@
 
 #include <sys/sysinfo.h>
 
+#include <algorithm>
 #include <new>
 
 #include "lockstep/base/error.h"
@@ -9,18 +10,20 @@
 namespace lockstep::shm {
 namespace {
 
-std::size_t machine_memory() {
+// All ranks together cannot use more than the machine has; address space is not endless either.
+std::size_t fair_share(int ranks) {
   struct sysinfo info{};
   ::sysinfo(&info);
   const std::size_t bytes = static_cast<std::size_t>(info.totalram) * info.mem_unit;
-  return (bytes + kPage - 1) / kPage * kPage;
+  constexpr std::size_t kLeast = std::size_t{256} << 20;
+  return std::max(bytes / static_cast<std::size_t>(ranks) / kPage * kPage, kLeast);
 }
 
 }  // namespace
 
 Segment Memory::prepare(const Layout& layout, int rank, std::size_t arena_bytes) {
   Segment segment =
-      Segment::create(layout.arena + (arena_bytes > 0 ? arena_bytes : machine_memory()));
+      Segment::create(layout.arena + (arena_bytes > 0 ? arena_bytes : fair_share(layout.size)));
   segment.back(
       0, layout.arena,
       "shared memory of rank " + std::to_string(rank) + " of " + std::to_string(layout.size));

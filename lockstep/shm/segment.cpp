@@ -64,8 +64,8 @@ Segment Segment::adopt(UniqueFd fd, std::size_t least, const std::string& whose)
   if (!is_writable(fd.get(), static_cast<unsigned>(seals))) {
     throw PeerError(whose + " handed over a segment that cannot be written");
   }
-  std::byte* data = map(fd.get(), bytes);
-  return {std::move(fd), data, bytes};
+  // The mapping is all that is needed: a descriptor per rank and group would soon be too many.
+  return {UniqueFd(), map(fd.get(), bytes), bytes};
 }
 
 Segment::Segment(Segment&& other) noexcept

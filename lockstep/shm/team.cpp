@@ -146,6 +146,7 @@ void Team::meet() {
     watch_.wait({.what = [this] { return what(); },
                  .ready = [this] { return all_here(); },
                  .awaited = [this] { return absent(); },
+                 .needed = [this] { return others(); },
                  .deadline = deadline_.value_or(Deadline::in(std::chrono::seconds(0)))},
                 Watch::Then::kBreak);
   }
@@ -183,6 +184,17 @@ std::vector<int> Team::absent() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {
     if (memory_->control(rank).phase.load() < phase_) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// A rank that has come and then ended is missed as much as one that has not come.
+std::vector<int> Team::others() const {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != rank_) {
       ranks.push_back(rank);
     }
   }

@@ -21,8 +21,8 @@ namespace lockstep::shm {
 struct TeamOptions {
   // Of each of the two staging buffers of a rank, in bytes; small enough to stay in the cache.
   std::size_t staging_bytes = std::size_t{128} << 10;
-  // Address space for allocate(), which takes memory only as it is used; 0: as much as the machine
-  // has memory.
+  // Address space for allocate(), which takes memory only as it is used; 0: this rank's share of
+  // the machine's memory.
   std::size_t arena_bytes = 0;
   // Told, once per wait and rank, of a peer that is stopped.
   std::function<void(const std::string&)> notice;
@@ -89,6 +89,7 @@ class Team {
  private:
   [[nodiscard]] bool all_here() const;
   [[nodiscard]] std::vector<int> absent() const;
+  [[nodiscard]] std::vector<int> others() const;
   bool spin() const;
 
   int rank_;

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
+#include "lockstep/base/text.h"
 #include "lockstep/shm/call.h"
 #include "lockstep/shm/futex.h"
 
@@ -42,7 +43,7 @@ class Watch::Patience {
   std::map<int, Clock::time_point> since_;
 };
 
-Watch::Watch(int rank, const Memory& memory, std::vector<Peer> peers,
+Watch::Watch(int rank, Memory& memory, std::vector<Peer> peers,
              std::function<void(const std::string&)> notice)
     : rank_(rank), memory_(memory), peers_(std::move(peers)), notice_(std::move(notice)) {}
 
@@ -54,7 +55,7 @@ void Watch::wait(const Wait& wait, Then then) {
       return;
     }
     const auto awaited = wait.awaited();
-    const auto failures = failures_among(awaited);
+    const auto failures = failures_among(wait.needed ? wait.needed() : awaited);
     // Late in any case: the awaited ranks are looked at once more after their last word was read.
     if (wait.ready()) {
       return;
@@ -72,13 +73,10 @@ void Watch::wait(const Wait& wait, Then then) {
       }
       late.push_back(who(rank) + " (" + (stopped ? "stopped, " : "") + last_call_of(rank) + ")");
     }
-    if (wait.deadline.passed() && !awaited.empty()) {
-      std::string list = late.front();
-      for (std::size_t i = 1; i < late.size(); ++i) {
-        list += ", " + late[i];
-      }
-      fail({.reason = Reason::kLate, .culprit = awaited.front()},
-           wait.what() + ": timed out: " + list + (late.size() == 1 ? " has" : " have") +
+    if (wait.deadline.passed()) {
+      const std::string list = late.empty() ? "nobody else is there, who" : join(late, ", ");
+      fail({.reason = Reason::kLate, .culprit = awaited.empty() ? rank_ : awaited.front()},
+           wait.what() + ": timed out: " + list + (late.size() > 1 ? " have" : " has") +
                " not arrived after " + to_text(wait.deadline.total()) +
                "; see the log there, or raise the timeout",
            then);
@@ -93,8 +91,10 @@ void Watch::throw_if_given_up(std::uint64_t phase, const std::function<std::stri
     if (control.fate.standing.load() != kFailed || control.phase.load() != phase) {
       continue;
     }
+    // A rank fails for one of these reasons only while it waits, so that was for this meeting.
     const auto failures = failures_among({rank});
-    if (!failures.empty() && failures.front().reason == Reason::kLate) {
+    const auto reason = failures.empty() ? Reason::kAborted : failures.front().reason;
+    if (reason == Reason::kLate || reason == Reason::kEnded || reason == Reason::kLeft) {
       fail(failures.front(), what() + ": " + explain(failures), Then::kBreak);
     }
   }
@@ -176,7 +176,8 @@ std::string Watch::explain(const Failure& failure) const {
              (reporter.empty() ? "" : ", as " + reporter + " found");
     case Reason::kLate:
       return reporter + " gave up waiting for " +
-             (failure.culprit == rank_ ? "this rank" : culprit);
+             (failure.culprit == rank_ ? "this rank"
+                                       : culprit + " (" + last_call_of(failure.culprit) + ")");
     case Reason::kLeft:
       return culprit + " left the group (" + last_call_of(failure.culprit) + ")" +
              (reporter.empty() ? "" : ", as " + reporter + " found");
@@ -213,6 +214,10 @@ void Watch::break_up(Reason reason, const std::string& text) {
 }
 
 void Watch::record(const Failure& failure, const std::string& text) {
+  if (!fork_guard_.in_owner()) {
+    return;
+  }
+  memory_.arena(rank_).freeze();
   {
     const std::lock_guard lock(mutex_);
     if (!broken_.empty()) {
@@ -229,6 +234,12 @@ void Watch::record(const Failure& failure, const std::string& text) {
 }
 
 void Watch::throw_if_broken() const {
+  if (!fork_guard_.in_owner()) {
+    throw UsageError("rank " + std::to_string(rank_) + " of " +
+                     std::to_string(memory_.layout().size) +
+                     ": this process is a fork of the rank and no member of its groups; form one "
+                     "after fork(), or leave it to the parent");
+  }
   const std::lock_guard lock(mutex_);
   if (!broken_.empty()) {
     throw PeerError(broken_);
@@ -236,6 +247,10 @@ void Watch::throw_if_broken() const {
 }
 
 void Watch::leave() {
+  if (!fork_guard_.in_owner()) {
+    return;
+  }
+  memory_.arena(rank_).freeze();
   {
     const std::lock_guard lock(mutex_);
     if (!broken_.empty()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/shm/handover.h"
 #include "lockstep/shm/memory.h"
 
@@ -15,7 +16,8 @@ namespace lockstep::shm {
 struct Wait {
   std::function<std::string()> what;          // Operation and rank, how errors begin.
   std::function<bool()> ready;                // Sequentially consistent loads: see ring().
-  std::function<std::vector<int>()> awaited;  // Ranks without which it cannot become ready.
+  std::function<std::vector<int>()> awaited;  // Ranks that it waits for.
+  std::function<std::vector<int>()> needed;   // Those that must live for it; empty: the awaited.
   Deadline deadline;
 };
 
@@ -23,15 +25,15 @@ struct Wait {
 class Watch {
  public:
   // `notice` is told, once per wait and rank, of a peer that is stopped.
-  Watch(int rank, const Memory& memory, std::vector<Peer> peers,
+  Watch(int rank, Memory& memory, std::vector<Peer> peers,
         std::function<void(const std::string&)> notice);
 
   enum class Then {
     kBreak,  // The group is of no use to this rank any more; its peers are told why.
     kGoOn,   // This wait alone is over.
   };
-  // Sleeps until ready, looking after the awaited ranks. Throws PeerError if one of them ended,
-  // left or failed, if the deadline passes, or after abort().
+  // Sleeps until ready, looking after the needed ranks. Throws PeerError if one of them ended,
+  // left or failed, if the deadline passes, or after leave().
   void wait(const Wait& wait, Then then);
 
   // The one that came last to a meeting finds all others there, also one that gave up waiting for
@@ -42,10 +44,10 @@ class Watch {
   // by a sequentially consistent store: then either this sees the sleeper or the sleeper sees that.
   void ring(int rank) const;
 
-  // Breaks the group on this rank for a reason of the caller's: calls that do not match, abort().
+  // Breaks the group on this rank for a reason of the caller's.
   enum class Reason : std::uint64_t { kEnded, kLate, kLeft, kMismatch, kAborted };
   void break_up(Reason reason, const std::string& text);
-  // Throws what broke the group, if something did.
+  // Throws what broke the group, if something did; UsageError in a fork.
   void throw_if_broken() const;
   // This rank comes to no further meeting: its own waits end with PeerError, the others need not
   // wait for it.
@@ -73,7 +75,8 @@ class Watch {
   void record(const Failure& failure, const std::string& text);
 
   int rank_;
-  const Memory& memory_;
+  Memory& memory_;
+  ForkGuard fork_guard_;  // A fork shares the memory, but is no member.
   std::vector<Peer> peers_;
   std::function<void(const std::string&)> notice_;
   mutable std::mutex mutex_;

@@ -53,6 +53,10 @@ WorkQueue::~WorkQueue() {
   } else {
     thread_.join();
   }
+  std::unique_lock lock(state_->mutex);
+  while (!state_->jobs.empty()) {
+    run_front(*state_, lock);
+  }
 }
 
 WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
@@ -61,8 +65,8 @@ WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
   bool wake_up = false;
   {
     const std::lock_guard lock(state_->mutex);
-    state_->jobs.push_back(job);
     start_thread();
+    state_->jobs.push_back(job);
     if (when == When::kAtOnce) {
       state_->at_once = true;
       wake_up = true;
@@ -130,13 +134,14 @@ void WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   job->error_ = error;
   job->done_.store(true, std::memory_order_release);
-  const auto tell = std::exchange(job->tell_, nullptr);
+  auto tell = std::exchange(job->tell_, nullptr);
   state.jobs.pop_front();
   state.running = false;
   state.changed.notify_all();
   if (tell) {
     lock.unlock();
     tell(error);
+    tell = nullptr;  // What it owns goes while the lock is free.
     lock.lock();
   }
 }

@@ -38,7 +38,7 @@ class WorkQueue {
   using JobPointer = std::shared_ptr<Job>;
 
   WorkQueue();
-  // Waits for the job that runs; those that did not start are dropped.
+  // Runs what is left: whoever waits for a future is told.
   ~WorkQueue();
   WorkQueue(const WorkQueue&) = delete;
   WorkQueue& operator=(const WorkQueue&) = delete;

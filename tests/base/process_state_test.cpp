@@ -1,6 +1,7 @@
 #include "lockstep/base/process_state.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +73,17 @@ TEST(StateOf, AnotherProcessWithTheSamePidIsNotIt) {
   ProcessId other = identify(::getpid());
   other.start_time += 1;
   EXPECT_EQ(state_of(other).life, Life::kEnded);
+}
+
+TEST(StateOf, AProcessThatCannotBeLookedAtRuns) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const auto process = identify(::getpid());
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  const auto state = state_of(process);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(state.life, Life::kRunning);
 }
 
 TEST(Identify, APidThatIsNoneHasEnded) {

@@ -114,6 +114,20 @@ TEST(ShmReceive, TwoRanksMaySendManyMessagesBeforeTheyReceive) {
   });
 }
 
+TEST(ShmWork, WhatFailsOnOneRankAloneBreaksTheGroupOnAll) {
+  on_ranks(2, [](Group& world) {
+    // Rank 0 has one value that looks like four: nothing can be written there.
+    const auto tensor = world.rank() == 0 ? at::zeros({1}).expand({4}) : at::zeros({4});
+    const auto work = all_reduce(world, tensor);
+    if (world.rank() == 0) {
+      EXPECT_ANY_THROW(work->wait());
+    } else {
+      work->wait();  // Its own part is right.
+    }
+    EXPECT_THROW(all_reduce(world, at::zeros({1}))->wait(), PeerError);
+  });
+}
+
 TEST(ShmReceive, AMessageOfAnotherSizeIsAnErrorOfTheReceiver) {
   on_ranks(2, [](Group& world) {
     const auto backend = world.backend();

@@ -142,6 +142,16 @@ TEST(Mailbox, AnyoneIsWhoIsStillThere) {
   });
 }
 
+TEST(Mailbox, AloneNobodySendsUntilTheDeadline) {
+  on_threads(1, [](Team& team) {
+    Mailbox mailbox(team);
+    Ints value(1);
+    const auto receipt = mailbox.post(into(value, kAnySource, 0));
+    EXPECT_THAT([&] { mailbox.wait(*receipt, Deadline::in(std::chrono::milliseconds(50))); },
+                ThrowsMessage<PeerError>(HasSubstr("nobody else is there")));
+  });
+}
+
 TEST(Mailbox, ManyMessagesWaitForOneThatReceivesLate) {
   on_threads(2, [](Team& team) {
     Mailbox mailbox(team);

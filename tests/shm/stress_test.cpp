@@ -187,5 +187,73 @@ void keep_order(Team& team) {
 TEST(ShmStress, MessagesBetweenThreadsKeepTheirOrder) { testing::on_threads(2, keep_order); }
 TEST(ShmStress, MessagesBetweenProcessesKeepTheirOrder) { testing::on_processes(2, keep_order); }
 
+// All kinds after each other, of sizes below and above a chunk, with every value checked: what
+// shows that two staging buffers are enough.
+void mix(Team& team, unsigned seed, int rounds) {
+  std::mt19937 random(seed);  // The same on all ranks.
+  const auto n = static_cast<std::size_t>(team.size());
+  const auto value = [](std::size_t rank, int round, std::size_t i) {
+    return static_cast<std::int32_t>((rank + 1) * 1000003 + static_cast<std::size_t>(round) * 31 +
+                                     i * 7);
+  };
+  for (int round = 0; round < rounds; ++round) {
+    const std::size_t count = random() % (random() % 2 == 0 ? 20 : 2500);
+    const auto kind = random() % 4;
+    const auto placed = random() % 3;  // Nobody, everybody, or every other rank.
+    const int root = static_cast<int>(random() % n);
+    const auto me = static_cast<std::size_t>(team.rank());
+    const auto piece = allocate(team.memory(), team.rank(), count * 4);
+    std::vector<std::int32_t> own(count);
+    const bool in_arena = placed == 1 || (placed == 2 && me % 2 == 0);
+    auto* data = in_arena ? reinterpret_cast<std::int32_t*>(piece.get()) : own.data();
+    for (std::size_t i = 0; i < count; ++i) {
+      data[i] = value(me, round, i);
+    }
+    const Tensor tensor{reinterpret_cast<std::byte*>(data), count};
+    if (kind == 0) {
+      all_reduce(team, tensor, {.reduction = {DType::kInt32, ReduceOp::kSum}}, soon());
+    } else if (kind == 1) {
+      broadcast(team, tensor, DType::kInt32, root, soon());
+    } else if (kind == 2) {
+      reduce(team, tensor, {.reduction = {DType::kInt32, ReduceOp::kSum}}, root, soon());
+    } else {
+      std::vector<std::vector<std::int32_t>> all(n, std::vector<std::int32_t>(count));
+      std::vector<Output> outputs;
+      for (auto& part : all) {
+        outputs.push_back(testing::output_of(part));
+      }
+      all_gather(team, outputs, {tensor.data, count * 4}, DType::kInt32, soon());
+      for (std::size_t rank = 0; rank < n; ++rank) {
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(all[rank][i], value(rank, round, i));
+        }
+      }
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t sum = 0;
+      for (std::size_t rank = 0; rank < n; ++rank) {
+        sum += static_cast<std::uint32_t>(value(rank, round, i));
+      }
+      const bool summed = kind == 0 || (kind == 2 && team.rank() == root);
+      ASSERT_EQ(data[i], summed      ? static_cast<std::int32_t>(sum)
+                         : kind == 1 ? value(static_cast<std::size_t>(root), round, i)
+                                     : value(me, round, i))
+          << "kind " << kind << ", round " << round;
+    }
+  }
+}
+
+TEST(ShmStress, MixedCollectivesKeepTheirValuesOnThreads) {
+  for (const int size : {2, 3, 4}) {
+    testing::on_threads(size, [](Team& team) { mix(team, 5, 300); });
+  }
+}
+
+TEST(ShmStress, MixedCollectivesKeepTheirValuesInProcesses) {
+  for (const int size : {2, 4}) {
+    testing::on_processes(size, [](Team& team) { mix(team, 7, 1000); });
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::shm

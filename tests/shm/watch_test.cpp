@@ -1,8 +1,11 @@
 #include "lockstep/shm/watch.h"
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <cstring>
 #include <thread>
@@ -29,6 +32,21 @@ void sum(Team& team, std::size_t count, Deadline deadline = soon()) {
   std::vector<float> values(count, 1.0F);
   all_reduce(team, tensor_of(values), kSum, deadline);
 }
+
+// Written by the ranks, read by all.
+class SharedPids {
+ public:
+  SharedPids()
+      : pids_(static_cast<std::array<pid_t, 8>*>(::mmap(
+            nullptr, sizeof *pids_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  ~SharedPids() { ::munmap(pids_, sizeof *pids_); }
+  SharedPids(const SharedPids&) = delete;
+  SharedPids& operator=(const SharedPids&) = delete;
+  std::array<pid_t, 8>* operator->() const { return pids_; }
+
+ private:
+  std::array<pid_t, 8>* pids_;
+};
 
 class ShmDeath : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Victims, ShmDeath, ::testing::Values(0, 1, 3));
@@ -78,6 +96,68 @@ TEST(ShmDeath, InTheMiddleOfALargeOneIsNamedToo) {
       small_options(), {1});
 }
 
+TEST(ShmDeath, OfARankThatHadArrivedIsNoticedWhileAThirdIsLate) {
+  const SharedPids pids;
+  on_processes(
+      3,
+      [&](Team& team) {
+        pids->at(static_cast<std::size_t>(team.rank())) = ::getpid();
+        barrier(team, soon());
+        if (team.rank() == 2) {  // Late, until the others are done with each other.
+          const auto deadline = Deadline::in(std::chrono::seconds(20));
+          while (team.memory()->control(1).fate.standing.load() == 0 && !deadline.passed()) {
+            std::this_thread::yield();
+          }
+          EXPECT_THROW(sum(team, 10), PeerError);
+          return;
+        }
+        if (team.rank() == 1) {
+          std::thread([&] {
+            while (team.memory()->control(0).phase.load() < 2) {
+              std::this_thread::yield();
+            }
+            ::kill(pids->at(0), SIGKILL);
+          }).detach();
+        }
+        EXPECT_THAT([&] { sum(team, 10, Deadline::in(std::chrono::seconds(10))); },
+                    ThrowsMessage<PeerError>(
+                        AllOf(HasSubstr("rank 0 (pid "), ::testing::Not(HasSubstr("timed out")))));
+      },
+      small_options(), {0});
+}
+
+TEST(ShmFork, IsNoMemberAndHarmsNobody) {
+  on_processes(2, [](Team& team) {
+    auto memory = allocate(team.memory(), team.rank(), std::size_t{48} << 20);
+    std::memset(memory.get(), 7, std::size_t{48} << 20);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      memory.reset();  // Large enough to be given back to the machine.
+      team.watch().leave();
+      bool refused = false;
+      try {
+        sum(team, 10);
+      } catch (const UsageError&) {
+        refused = true;
+      }
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_EQ(memory.get()[std::size_t{40} << 20], std::byte{7});
+    sum(team, 10);
+  });
+}
+
+TEST(ShmWatch, AFailedGroupUsesNoMemoryAgain) {
+  on_threads(2, [](Team& team) {
+    const auto memory = allocate(team.memory(), team.rank(), 100);
+    EXPECT_THROW(sum(team, team.rank() == 0 ? 10 : 11), PeerError);
+    EXPECT_THROW((void)allocate(team.memory(), team.rank(), 100), UsageError);
+  });
+}
+
 TEST(ShmWatch, ALatePeerIsNamedAndLearnsThatTheOthersGaveUp) {
   on_processes(3, [](Team& team) {
     if (team.rank() == 2) {
@@ -123,8 +203,11 @@ TEST(ShmWatch, AStoppedPeerIsToldWithinTwoSecondsAndGoesOn) {
 }
 
 TEST(ShmWatch, AStoppedPeerIsAnErrorAtTheDeadline) {
+  const SharedPids pids;
   on_processes(2,
-               [](Team& team) {
+               [&](Team& team) {
+                 pids->at(static_cast<std::size_t>(team.rank())) = ::getpid();
+                 barrier(team, soon());
                  if (team.rank() == 1) {
                    ::raise(SIGSTOP);
                    ::_exit(0);
@@ -132,14 +215,7 @@ TEST(ShmWatch, AStoppedPeerIsAnErrorAtTheDeadline) {
                  EXPECT_THAT([&] { sum(team, 10, Deadline::in(std::chrono::milliseconds(300))); },
                              ThrowsMessage<PeerError>(
                                  AllOf(HasSubstr("rank 1 (pid "), HasSubstr("stopped"))));
-                 std::string text;
-                 try {
-                   sum(team, 10);
-                 } catch (const PeerError& error) {
-                   text = error.what();
-                 }
-                 const auto at = text.find("(pid ");
-                 ::kill(std::atoi(text.c_str() + at + 5), SIGKILL);
+                 ::kill(pids->at(1), SIGKILL);
                },
                small_options(), {1});
 }

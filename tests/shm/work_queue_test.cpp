@@ -91,6 +91,19 @@ TEST(WorkQueue, ManyThreadsMayWaitForTheSameJobs) {
   EXPECT_EQ(sum, 499500);
 }
 
+TEST(WorkQueue, RunsWhatIsLeftWhenItEnds) {
+  std::promise<void> go;
+  std::atomic<int> told{0};
+  {
+    WorkQueue queue;
+    const auto first = queue.start([&] { go.get_future().wait(); }, WorkQueue::When::kAtOnce);
+    const auto second = queue.start([] {});
+    queue.when_done(*second, [&](const std::exception_ptr&) { ++told; });
+    go.set_value();
+  }
+  EXPECT_EQ(told, 1);
+}
+
 TEST(WorkQueue, AJobMayDropTheLastPointerToItsQueue) {
   auto queue = std::make_shared<WorkQueue>();
   std::promise<void> dropped;
