@@ -20,7 +20,8 @@ install(TARGETS lockstep_base lockstep_shm lockstep_comm lockstep_all EXPORT loc
 install(FILES ${PROJECT_SOURCE_DIR}/lockstep/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
 foreach(layer base shm comm)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/lockstep/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
-          FILES_MATCHING PATTERN "*.h" PATTERN "*_state.h" EXCLUDE PATTERN gloo_headers EXCLUDE)
+          FILES_MATCHING PATTERN "*.h" PATTERN group_state.h EXCLUDE PATTERN work_state.h EXCLUDE
+          PATTERN comm/call.h EXCLUDE PATTERN gloo_headers EXCLUDE)
 endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)

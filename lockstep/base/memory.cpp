@@ -1,5 +1,6 @@
 #include "lockstep/base/memory.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -45,29 +46,45 @@ std::uint64_t machine_memory(const std::string& root) {
   return std::numeric_limits<std::uint64_t>::max();  // Unknown: let the kernel decide.
 }
 
-std::string own_cgroup(const std::string& root) {
+// Where the two versions of cgroups keep the same three numbers.
+struct Version {
+  const char* controller;  // In /proc/self/cgroup.
+  const char* mount;
+  const char* limit;
+  const char* used;
+  const char* cache;
+};
+constexpr std::array kVersions{
+    Version{"", "/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"},
+    Version{"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+            "total_inactive_file"}};
+
+// "0::/a/b" or "7:memory:/a/b"; "/" if the controller is not there.
+std::string own_cgroup(const std::string& root, const std::string& controller) {
   std::ifstream in(root + "/proc/self/cgroup");
   std::string line;
   while (std::getline(in, line)) {
-    if (line.starts_with("0::")) {
-      return line.substr(3);
+    const auto fields = split(line, ':');
+    if (fields.size() < 3) {
+      continue;
+    }
+    const auto controllers = split(fields[1], ',');
+    if (std::find(controllers.begin(), controllers.end(), controller) != controllers.end()) {
+      return line.substr(fields[0].size() + fields[1].size() + 2);
     }
   }
   return "/";
 }
 
-}  // namespace
-
-FreeMemory free_memory(const std::string& root) {
-  FreeMemory least{machine_memory(root), "this machine"};
-  const std::string top = root + "/sys/fs/cgroup";
-  std::string group = own_cgroup(root);
+// The tightest of this group and those above it.
+void look_at_cgroups(const std::string& root, const Version& version, FreeMemory& least) {
+  std::string group = own_cgroup(root, version.controller);
   while (true) {
-    const fs::path folder = top + group;
-    const auto limit = number_in(folder / "memory.max");  // "max" is no number.
-    const auto used = number_in(folder / "memory.current");
+    const fs::path folder = root + version.mount + group;
+    const auto limit = number_in(folder / version.limit);  // "max" is no number.
+    const auto used = number_in(folder / version.used);
     if (limit && used) {
-      const auto cache = field_of(folder / "memory.stat", "inactive_file");
+      const auto cache = field_of(folder / "memory.stat", version.cache);
       const auto taken = *used > cache ? *used - cache : 0;
       const auto left = *limit > taken ? *limit - taken : 0;
       if (left < least.bytes) {
@@ -75,10 +92,20 @@ FreeMemory free_memory(const std::string& root) {
       }
     }
     if (group.size() <= 1) {
-      return least;
+      return;
     }
-    group.erase(group.find_last_of('/'));
+    group.erase(std::max<std::size_t>(group.find_last_of('/'), 1));
   }
+}
+
+}  // namespace
+
+FreeMemory free_memory(const std::string& root) {
+  FreeMemory least{machine_memory(root), "this machine"};
+  for (const auto& version : kVersions) {
+    look_at_cgroups(root, version, least);
+  }
+  return least;
 }
 
 std::string size_text(std::uint64_t bytes) {

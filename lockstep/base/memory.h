@@ -12,7 +12,7 @@ struct FreeMemory {
 };
 
 // What the machine can give without swapping, or what is left below the tightest limit of
-// this process's cgroups (v2), whichever is less; page cache counts as free. `root` is where
+// this process's cgroups (v1 or v2), whichever is less; page cache counts as free. `root` is where
 // /proc and /sys are looked for.
 FreeMemory free_memory(const std::string& root = "");
 

@@ -185,7 +185,12 @@ std::string Group::description() const {
   const auto& job = *state_->job;
   std::string text = state_->who() + ", found by: " + job.member.found_by;
   text += job.backends.empty() ? ", no process group" : ", backend " + job.backends;
-  if (!job.interfaces.empty()) {
+  const auto cpu = state_->backends.find(at::kCPU);
+  if (cpu != state_->backends.end() && cpu->second->getBackendName() != job.backends) {
+    text += " (" + cpu->second->getBackendName() + " on the CPU)";
+  }
+  const bool gloo = cpu != state_->backends.end() && cpu->second->getBackendName() == "gloo";
+  if (gloo && !job.interfaces.empty()) {
     text += " over " + join(job.interfaces, ",");
   }
   return text + ", timeout " + to_text(job.timeout);

@@ -266,32 +266,49 @@ ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceO
 
 ShmBackend::WorkPointer ShmBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& options) {
-  return allgather_coalesced(outputs, inputs, options);
+  const std::string name = what("allgather");
+  only(inputs, name);
+  return gather_lists({c10d::OpType::ALLGATHER, options.timeout, only(outputs, name)}, outputs,
+                      inputs);
 }
 
+// outputs[rank][i] receives that rank's i-th input.
 ShmBackend::WorkPointer ShmBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                         const c10d::AllgatherOptions& options) {
-  const std::string name = what("allgather");
-  if (outputs.size() != inputs.size()) {
-    throw UsageError(name + ": there are " + std::to_string(outputs.size()) +
-                     " lists of outputs for " + std::to_string(inputs.size()) + " inputs");
-  }
+  const std::string name = what("allgather_coalesced");
   Tensors all;
+  TensorLists by_input(inputs.size());
+  for (const auto& list : outputs) {
+    if (outputs.size() != static_cast<std::size_t>(getSize()) || list.size() != inputs.size()) {
+      throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " lists of " +
+                       std::to_string(list.size()) + " outputs, expected one list per rank, " +
+                       std::to_string(getSize()) + ", of as many as there are inputs, " +
+                       std::to_string(inputs.size()));
+    }
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      by_input[i].push_back(list[i]);
+      all.push_back(list[i]);
+    }
+  }
+  return gather_lists({c10d::OpType::ALLGATHER_COALESCED, options.timeout, std::move(all)},
+                      by_input, inputs);
+}
+
+ShmBackend::WorkPointer ShmBackend::gather_lists(Start begin, const TensorLists& outputs,
+                                                 const Tensors& inputs) {
+  const std::string name = what("allgather");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
     require_one_per_rank(outputs[i], inputs[i], name);
-    all.insert(all.end(), outputs[i].begin(), outputs[i].end());
   }
-  return start({inputs.size() == 1 ? c10d::OpType::ALLGATHER : c10d::OpType::ALLGATHER_COALESCED,
-                options.timeout, std::move(all)},
-               [outputs, inputs](shm::Team& team, Deadline deadline) {
-                 for (std::size_t i = 0; i < inputs.size(); ++i) {
-                   const auto results = packed(outputs[i], Use::kWrite);
-                   shm::all_gather(team, outputs_of(results), Packed(inputs[i], Use::kRead).input(),
-                                   shm_dtype(inputs[i].scalar_type()), deadline);
-                   write_back(results);
-                 }
-               });
+  return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto results = packed(outputs[i], Use::kWrite);
+      shm::all_gather(team, outputs_of(results), Packed(inputs[i], Use::kRead).input(),
+                      shm_dtype(inputs[i].scalar_type()), deadline);
+      write_back(results);
+    }
+  });
 }
 
 ShmBackend::WorkPointer ShmBackend::_allgather_base(at::Tensor& output, at::Tensor& input,

@@ -82,6 +82,8 @@ class ShmBackend : public c10d::Backend {
     Tensors outputs;
   };
   WorkPointer start(Start start, Run run);
+  // outputs[i][rank] receives that rank's i-th input.
+  WorkPointer gather_lists(Start begin, const TensorLists& outputs, const Tensors& inputs);
   // all_to_all in both forms.
   WorkPointer exchange(Start begin, const Tensors& outputs, const Tensors& inputs);
   [[nodiscard]] std::string what(const char* operation) const;

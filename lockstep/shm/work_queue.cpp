@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <utility>
 
 namespace lockstep::shm {
@@ -40,7 +41,7 @@ WorkQueue::~WorkQueue() {
   if (::getpid() != owner_) {
     // A fork of the process that made it: the thread is not here, its locks may be held for ever.
     thread_.detach();
-    new std::shared_ptr<State>(state_);  // NOLINT(cppcoreguidelines-owning-memory): leaked.
+    new (std::nothrow) std::shared_ptr<State>(state_);  // For ever.
     return;
   }
   {

@@ -56,6 +56,16 @@ TEST_F(FreeMemoryOf, ACgroupOverItsLimitHasNothingLeft) {
   EXPECT_EQ(free_memory(root_).bytes, 0);
 }
 
+TEST_F(FreeMemoryOf, ACgroupOfTheFirstVersionIsLookedAtToo) {
+  write("proc/self/cgroup", "7:cpu,cpuacct:/x\n5:memory:/jobs/mine\n0::/\n");
+  write("sys/fs/cgroup/memory/jobs/mine/memory.limit_in_bytes", "102400\n");
+  write("sys/fs/cgroup/memory/jobs/mine/memory.usage_in_bytes", "90000\n");
+  write("sys/fs/cgroup/memory/jobs/mine/memory.stat", "cache 1\ntotal_inactive_file 20000\n");
+  const auto free = free_memory(root_);
+  EXPECT_EQ(free.bytes, 102400 - 70000);
+  EXPECT_EQ(free.limited_by, "the cgroup /jobs/mine (limit 100.0 KiB)");
+}
+
 TEST(FreeMemory, ThisMachineHasSome) { EXPECT_GT(free_memory().bytes, 1U << 20); }
 
 TEST(SizeText, PicksTheUnit) {

@@ -27,8 +27,10 @@ TEST(GlooDeclarations, FitTheLibTorchInUse) {
 }
 
 TEST(Gloo, ListensOnLoopbackAloneOnOneHost) {
-  testing::run_ranks(
-      2, [](Group& world) { EXPECT_THAT(world.description(), ::testing::HasSubstr(" over lo,")); });
+  const auto says_so = [](Group& world) {
+    EXPECT_THAT(world.description(), ::testing::HasSubstr(" over lo,"));
+  };
+  testing::run_ranks(2, says_so, "gloo");
 }
 
 }  // namespace

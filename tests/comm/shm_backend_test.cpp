@@ -105,12 +105,37 @@ TEST(ShmBackend, HasEveryFormOfAllGather) {
     backend->allgather_into_tensor_coalesced(outputs, inputs, {})->wait();
     EXPECT_TRUE(outputs[0].equal(output));
     EXPECT_EQ(outputs[1][1].item<float>(), 6);
-    std::vector<Tensors> lists{{at::empty({2, 2}), at::empty({2, 2})},
-                               {at::empty({1}), at::empty({1})}};
-    backend->allgather_coalesced(lists, inputs, {})->wait();
-    EXPECT_EQ(lists[1][1].item<float>(), 6);
     EXPECT_THAT([&] { backend->_allgather_base(input, input, {}); },
                 ThrowsMessage<UsageError>(HasSubstr("the output has 4 elements")));
+  });
+}
+
+// Three ranks and two inputs: a list per rank is no list per input.
+TEST(ShmBackend, GathersListsAsGlooDoes) {
+  on_ranks(3, [](Group& world) {
+    const auto gloo =
+        BackendRegistry::built_in().make("gloo", {.store = world.store(),
+                                                  .rank = world.rank(),
+                                                  .size = 3,
+                                                  .timeout = std::chrono::seconds(30),
+                                                  .connect_timeout = std::chrono::seconds(30)});
+    const auto gathered = [&](c10d::Backend& backend) {
+      Tensors inputs{at::full({2}, world.rank() + 0.5F), at::full({3}, world.rank() + 0.25F)};
+      std::vector<Tensors> outputs;
+      for (int rank = 0; rank < 3; ++rank) {
+        outputs.push_back({at::zeros({2}), at::zeros({3})});
+      }
+      backend.allgather_coalesced(outputs, inputs, {})->wait();
+      return outputs;
+    };
+    const auto ours = gathered(*world.backend());
+    const auto theirs = gathered(*gloo);
+    for (std::size_t rank = 0; rank < 3; ++rank) {
+      for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_TRUE(ours[rank][i].equal(theirs[rank][i])) << rank << " " << i;
+      }
+    }
+    world.barrier();
   });
 }
 

@@ -44,6 +44,14 @@ bool alike(DType dtype, const std::byte* a, const std::byte* b) {
   if (dtype == DType::kDouble || dtype == DType::kComplexDouble) {
     return alike<double>(a, b, size);
   }
+  if (dtype == DType::kHalf) {
+    std::uint16_t x = 0;
+    std::uint16_t y = 0;
+    std::memcpy(&x, a, size);
+    std::memcpy(&y, b, size);
+    const bool both_nan = (x & 0x7fff) > 0x7c00 && (y & 0x7fff) > 0x7c00;  // Of either sign.
+    return x == y || both_nan;
+  }
   return std::memcmp(a, b, size) == 0;
 }
 
