@@ -111,17 +111,21 @@ TEST(ShmDeath, OfARankThatHadArrivedIsNoticedWhileAThirdIsLate) {
           EXPECT_THROW(sum(team, 10), PeerError);
           return;
         }
+        std::thread killer;
         if (team.rank() == 1) {
-          std::thread([&] {
+          killer = std::thread([&] {
             while (team.memory()->control(0).phase.load() < 2) {
               std::this_thread::yield();
             }
             ::kill(pids->at(0), SIGKILL);
-          }).detach();
+          });
         }
         EXPECT_THAT([&] { sum(team, 10, Deadline::in(std::chrono::seconds(10))); },
                     ThrowsMessage<PeerError>(
                         AllOf(HasSubstr("rank 0 (pid "), ::testing::Not(HasSubstr("timed out")))));
+        if (killer.joinable()) {
+          killer.join();
+        }
       },
       small_options(), {0});
 }
