@@ -186,7 +186,8 @@ std::string Group::description() const {
   std::string text = state_->who() + ", found by: " + job.member.found_by;
   text += job.backends.empty() ? ", no process group" : ", backend " + job.backends;
   const auto cpu = state_->backends.find(at::kCPU);
-  if (cpu != state_->backends.end() && cpu->second->getBackendName() != job.backends) {
+  if (is_distributed() && cpu != state_->backends.end() &&
+      cpu->second->getBackendName() != job.backends) {
     text += " (" + cpu->second->getBackendName() + " on the CPU)";
   }
   const bool gloo = cpu != state_->backends.end() && cpu->second->getBackendName() == "gloo";
