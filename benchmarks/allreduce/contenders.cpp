@@ -4,30 +4,14 @@
 
 #include <cstring>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "benchmarks/allreduce/job.h"
+#include "lockstep/comm/store_board.h"
 #include "lockstep/shm/collectives.h"
 
 namespace lockstep::bench {
 namespace {
-
-class StoreBoard : public shm::Board {
- public:
-  explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
-
-  void post(const std::string& key, const std::string& text) override {
-    store_->set("bare/" + key, std::vector<std::uint8_t>(text.begin(), text.end()));
-  }
-  std::string read(const std::string& key, Deadline deadline) override {
-    store_->wait({"bare/" + key}, deadline.remaining());
-    const auto bytes = store_->get("bare/" + key);
-    return {bytes.begin(), bytes.end()};
-  }
-
- private:
-  c10::intrusive_ptr<c10d::Store> store_;
-};
 
 auto sum_over(const Group& group) {
   return [ranks = group.size()](long operation, std::size_t element) {
@@ -36,7 +20,7 @@ auto sum_over(const Group& group) {
 }
 
 Contender bare(const Group& group, std::size_t count) {
-  StoreBoard board(group.store());
+  comm::StoreBoard board(c10::make_intrusive<c10d::PrefixStore>("bare", group.store()));
   const auto timeout = group.timeout();
   const std::shared_ptr<shm::Team> team =
       shm::Team::join(group.rank(), group.size(), board, Deadline::in(timeout));

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/comm/finished_work.h"
+#include "lockstep/comm/store_board.h"
 
 namespace lockstep::comm {
 namespace {
@@ -21,24 +21,6 @@ using Use = Packed::Use;
 
 // Below this a collective is over before another thread has taken it up.
 constexpr std::size_t kBackgroundBytes = std::size_t{256} << 10;
-
-class StoreBoard : public shm::Board {
- public:
-  explicit StoreBoard(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
-
-  void post(const std::string& key, const std::string& text) override {
-    store_->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
-  }
-  std::string read(const std::string& key, Deadline deadline) override {
-    // No time left would be for ever.
-    store_->wait({key}, std::max(deadline.remaining(), std::chrono::milliseconds(1)));
-    const auto bytes = store_->get(key);
-    return {bytes.begin(), bytes.end()};
-  }
-
- private:
-  c10::intrusive_ptr<c10d::Store> store_;
-};
 
 std::unique_ptr<shm::Team> join_team(const BackendRequest& request) {
   StoreBoard board(request.store);

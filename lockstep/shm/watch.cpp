@@ -56,7 +56,7 @@ void Watch::wait(const Wait& wait, Then then) {
     }
     const auto awaited = wait.awaited();
     const auto failures = failures_among(wait.needed ? wait.needed() : awaited);
-    // Late in any case: the awaited ranks are looked at once more after their last word was read.
+    // A rank may have come to this meeting and then left or ended: that is no failure of this wait.
     if (wait.ready()) {
       return;
     }
