@@ -84,6 +84,9 @@ void Group::State::connect(Deadline deadline) {
                                     .interfaces = job->interfaces});
     }
     backends[device] = backend;
+    if (auto* board = dynamic_cast<comm::ProgressBoard*>(backend.get())) {
+      progress = board;
+    }
     const auto type = c10d::ProcessGroup::strToBackendType(backend_name);
     if (type == c10d::ProcessGroup::CUSTOM) {
       if (!custom.empty() && custom != backend_name) {
@@ -105,6 +108,7 @@ void Group::State::close() {
   }
   const bool unwinding = std::uncaught_exceptions() > 0;
   process_group.reset();
+  progress = nullptr;
   for (auto& [device, backend] : backends) {
     try {
       backend->shutdown();
@@ -221,6 +225,23 @@ Group Group::new_group(const std::vector<int>& ranks) const {
     comm::connect_or_explain(*child, "new_group", Deadline::in(parent.job->timeout));
   }
   return Group(std::move(child));
+}
+
+std::string Group::next_name(const std::string& kind) const {
+  return kind + "/" + std::to_string(state_->names[kind]++);
+}
+
+void Group::report(const Progress& progress) const {
+  if (state_->progress != nullptr) {
+    state_->progress->report(progress);
+  }
+}
+
+std::optional<Progress> Group::progress_of(int rank) const {
+  if (state_->progress == nullptr) {
+    return std::nullopt;
+  }
+  return state_->progress->progress_of(rank);
 }
 
 void Group::destroy() { state_->close(); }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lockstep/comm/work.h"
+#include "lockstep/shm/progress.h"
 
 namespace c10d {
 class Backend;
@@ -70,6 +71,16 @@ class Group {
   // All ranks of this group call it with the same list of this group's ranks; those that
   // are not in it get a group of which they are no member.
   [[nodiscard]] Group new_group(const std::vector<int>& ranks) const;
+
+  // A name for keys in store() that is the same on all ranks which ask in the same order:
+  // "kind/0", "kind/1", ...
+  [[nodiscard]] std::string next_name(const std::string& kind) const;
+
+  // Tells the others what this rank is doing, for their errors; only shared memory can. Costs
+  // nothing worth counting.
+  void report(const Progress& progress) const;
+  // What a rank of the group said last; nothing where the backend cannot tell.
+  [[nodiscard]] std::optional<Progress> progress_of(int rank) const;
 
   // Ends the group on this rank; harmless when repeated. A later collective throws UsageError.
   void destroy();

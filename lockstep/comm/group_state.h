@@ -11,6 +11,7 @@
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/discover.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/comm/progress_board.h"
 
 namespace lockstep {
 
@@ -53,7 +54,9 @@ struct Group::State {
   c10::intrusive_ptr<c10d::Store> store;  // Ours alone, below this group's prefix.
   std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+  comm::ProgressBoard* progress = nullptr;  // One of the backends.
   std::atomic<int> children{0};
+  std::map<std::string, int> names;  // By kind: how many were given away.
   std::atomic<std::uint64_t> collectives{0};
   std::atomic<std::uint64_t> barriers{0};
   bool closed = false;

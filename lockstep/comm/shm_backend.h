@@ -5,6 +5,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/comm/backend_registry.h"
+#include "lockstep/comm/progress_board.h"
 #include "lockstep/comm/shm_work.h"
 
 namespace lockstep::comm {
@@ -14,7 +15,7 @@ namespace lockstep::comm {
 //
 // Errors are UsageError for a call that cannot work and PeerError, naming a rank, for what happens
 // on the way; after a PeerError the group is of no use, and the tensors of its works hold anything.
-class ShmBackend : public c10d::Backend {
+class ShmBackend : public c10d::Backend, public ProgressBoard {
  public:
   // All ranks call it. Throws UsageError if they are on different hosts, IoError if there is too
   // little memory, PeerError if a rank does not come.
@@ -28,6 +29,11 @@ class ShmBackend : public c10d::Backend {
   // Ends this rank's part: waits of other threads end, peers are told.
   void shutdown() override;
   void abort() override { shutdown(); }
+
+  void report(const Progress& progress) override { group_->team->watch().report(progress); }
+  [[nodiscard]] Progress progress_of(int rank) const override {
+    return group_->team->watch().progress_of(rank);
+  }
 
   // A tensor that is reduced in place, with no copy, if it is such a tensor on all ranks.
   bool supportsTensorAlloc(c10::DeviceIndex device) override;

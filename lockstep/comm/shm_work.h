@@ -39,6 +39,8 @@ class ShmWork : public c10d::Work {
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override {}
   std::vector<at::Tensor> result() override { return outputs_; }
+  // Milliseconds that it ran, waiting for its peers included; 0 before it is done.
+  float getDuration() const override { return job_->duration().count(); }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:

@@ -14,7 +14,7 @@
 namespace lockstep::shm {
 
 inline constexpr std::uint64_t kMagic = 0x31306d68736b636cULL;  // "lckshm01"
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kLine = 64;  // Words that different ranks write share no cache line.
 inline constexpr std::size_t kPage = 4096;
 inline constexpr int kMaxRanks = 1024;
@@ -54,6 +54,7 @@ struct Control {
   std::atomic<std::uint32_t> bell;                     // Rung by peers.
   Announcement announcements[2];
   Fate fate;
+  alignas(kLine) Word progress;  // What the owner says that it is doing: see progress.h.
 };
 
 // The head of a message, in the arena of the rank that sends it; its bytes follow. The messages to

@@ -197,8 +197,20 @@ std::string Watch::last_call_of(int rank) const {
     latest = &control.announcements[1];
   }
   const auto sequence = latest->sequence.load(std::memory_order_relaxed);
-  return sequence == 0 ? "it has called no collective yet"
-                       : "its last call: " + Call::read_from(*latest).text(sequence);
+  const std::string doing = text_of(progress_of(rank));
+  return (doing.empty() ? "" : doing + ", ") +
+         (sequence == 0 ? "it has called no collective yet"
+                        : "its last call: " + Call::read_from(*latest).text(sequence));
+}
+
+void Watch::report(const Progress& progress) {
+  if (fork_guard_.in_owner()) {
+    memory_.control(rank_).progress.store(pack(progress), std::memory_order_relaxed);
+  }
+}
+
+Progress Watch::progress_of(int rank) const {
+  return unpack(memory_.control(rank).progress.load(std::memory_order_relaxed));
 }
 
 void Watch::fail(const Failure& failure, const std::string& text, Then then) {

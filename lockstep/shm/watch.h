@@ -10,6 +10,7 @@
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/shm/handover.h"
 #include "lockstep/shm/memory.h"
+#include "lockstep/shm/progress.h"
 
 namespace lockstep::shm {
 
@@ -55,6 +56,10 @@ class Watch {
 
   [[nodiscard]] bool has_left(int rank) const;
   [[nodiscard]] std::string who(int rank) const;  // "rank 1 (pid 123 on box)".
+
+  // What this rank is doing; errors of the others repeat it.
+  void report(const Progress& progress);
+  [[nodiscard]] Progress progress_of(int rank) const;
 
  private:
   struct Failure {

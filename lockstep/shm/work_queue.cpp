@@ -126,11 +126,13 @@ void WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
   state.running = true;
   lock.unlock();
   std::exception_ptr error;
+  const auto start = Clock::now();
   try {
     job->run_();
   } catch (...) {
     error = std::current_exception();
   }
+  job->duration_ = Clock::now() - start;
   job->run_ = nullptr;  // Lets go of the caller's tensors.
   lock.lock();
   job->error_ = error;

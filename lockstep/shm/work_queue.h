@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -27,12 +28,17 @@ class WorkQueue {
     [[nodiscard]] bool is_done() const { return done_.load(std::memory_order_acquire); }
     // What it threw; null before it is done.
     [[nodiscard]] std::exception_ptr error() const { return is_done() ? error_ : nullptr; }
+    // How long it ran; 0 before it is done.
+    [[nodiscard]] std::chrono::duration<float, std::milli> duration() const {
+      return is_done() ? duration_ : decltype(duration_)::zero();
+    }
 
    private:
     friend class WorkQueue;
     std::function<void()> run_;
     std::function<void(std::exception_ptr)> tell_;
     std::exception_ptr error_;
+    std::chrono::duration<float, std::milli> duration_{0};
     std::atomic<bool> done_{false};
   };
   using JobPointer = std::shared_ptr<Job>;

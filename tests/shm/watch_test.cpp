@@ -57,6 +57,7 @@ TEST_P(ShmDeath, EndsEverySurvivorsWaitWithinASecondAndIsNamed) {
                [victim](Team& team) {
                  sum(team, 5000);
                  if (team.rank() == victim) {
+                   team.watch().report({.phase = Phase::kForward, .step = 7});
                    ::kill(::getpid(), SIGKILL);
                  }
                  const auto start = Clock::now();
@@ -67,7 +68,7 @@ TEST_P(ShmDeath, EndsEverySurvivorsWaitWithinASecondAndIsNamed) {
                                          "on rank " +
                                          std::to_string(team.rank()) + " of 4"),
                                HasSubstr("rank " + std::to_string(victim) + " (pid "),
-                               HasSubstr("its last call: all_reduce #1"))));
+                               HasSubstr("(in forward of step 7, its last call: all_reduce #1"))));
                  EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
                  // It stays broken, at once.
                  EXPECT_THROW(sum(team, 1), PeerError);

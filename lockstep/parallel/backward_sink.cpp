@@ -1,0 +1,51 @@
+#include "lockstep/parallel/backward_sink.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+struct Sink : torch::autograd::Function<Sink> {
+  static variable_list forward(AutogradContext* context, const variable_list& inputs) {
+    context->set_materialize_grads(false);
+    variable_list outputs;
+    for (const auto& input : inputs) {
+      outputs.push_back(input.clone());
+    }
+    return outputs;
+  }
+  static variable_list backward(AutogradContext* /*context*/, variable_list gradients) {
+    return gradients;
+  }
+};
+
+}  // namespace
+
+void pass_through_sink(const std::vector<at::Tensor*>& outputs, std::function<void()> begins) {
+  std::vector<at::Tensor*> with_history;
+  variable_list inputs;
+  for (at::Tensor* output : outputs) {
+    if (output->defined() && output->grad_fn()) {
+      with_history.push_back(output);
+      inputs.push_back(*output);
+    }
+  }
+  if (inputs.empty()) {
+    return;
+  }
+  const auto passed = Sink::apply(inputs);
+  for (std::size_t i = 0; i < passed.size(); ++i) {
+    *with_history[i] = passed[i];
+  }
+  passed.front().grad_fn()->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+      [begins = std::move(begins)](const variable_list& gradients, const variable_list&) {
+        begins();
+        return gradients;
+      }));
+}
+
+}  // namespace lockstep::parallel

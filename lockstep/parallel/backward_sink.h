@@ -1,0 +1,17 @@
+// A node of the graph behind a module's outputs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+namespace lockstep::parallel {
+
+// Clones of those that have a history, behind one common node: in backward it calls `begins` first,
+// and passes on to each the gradient that it got. An output that the loss does not use passes an
+// undefined one, so that the hooks of the parameters behind it run as well. Others stay as they
+// are.
+void pass_through_sink(const std::vector<at::Tensor*>& outputs, std::function<void()> begins);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,55 @@
+// Sums buckets over the ranks while backward goes on, and measures what that takes.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/parallel/gradient_bucket.h"
+
+namespace lockstep::parallel {
+
+class Communication {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using Seconds = std::chrono::duration<double>;
+
+  explicit Communication(const Group& group) : group_(group) {}
+
+  // Memory in which the group's backend sums without a copy, where it has such.
+  [[nodiscard]] at::Tensor allocate(std::int64_t elements, at::TensorOptions options) const;
+
+  // Starts to sum the next bucket of this step. On a GPU that is ordered after what the current
+  // stream does now, and runs on a stream of the backend's.
+  void start(const GradientBucket& bucket);
+  // Waits for the i-th that was started. On a GPU the current stream waits, the host does not.
+  // Throws what the backend throws.
+  void wait_for(std::size_t i);
+
+  struct Times {
+    Seconds running{0};  // Of the sums; 0 on a GPU, where the host does not see it.
+    Seconds waiting{0};  // Of this thread for them.
+  };
+  // Ends the step; the next bucket is the first of the next step.
+  Times finish();
+
+ private:
+  struct Started {
+    c10::intrusive_ptr<c10d::Work> work;
+    at::Tensor contents;
+    Clock::time_point at;
+    std::shared_ptr<std::atomic<Clock::time_point>>
+        done;  // Where the work does not measure itself.
+  };
+  [[nodiscard]] Seconds running_time() const;
+
+  Group group_;
+  std::vector<Started> started_;
+  Seconds waiting_{0};
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,40 @@
+// Tells when autograd has accumulated a parameter's gradient, and when a backward pass is over.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/parallel/module_state.h"
+
+namespace lockstep::parallel {
+
+// Hooks on the parameters for as long as it lives.
+class GradientHooks {
+ public:
+  // `ready(i)` runs in the thread that accumulated the i-th parameter's gradient; those of a module
+  // on several devices run at the same time. What it throws comes out of backward().
+  GradientHooks(const std::vector<Parameter>& parameters,
+                std::function<void(std::size_t parameter)> ready);
+  ~GradientHooks();
+  GradientHooks(const GradientHooks&) = delete;
+  GradientHooks& operator=(const GradientHooks&) = delete;
+
+  // The parameters, in ascending order, that no gradient can reach from these outputs.
+  [[nodiscard]] std::vector<std::size_t> unreachable_from(
+      const std::vector<at::Tensor>& outputs) const;
+
+ private:
+  struct Hooked;
+  std::vector<Hooked> hooked_;
+};
+
+// To be called inside a backward pass, which it numbers: two are the same pass if equal.
+int current_backward();
+// Runs `done` when the pass that this thread works for has computed all gradients, before
+// backward() returns. What it throws comes out of backward().
+void when_backward_is_done(std::function<void()> done);
+// In `done`: whether that pass was started from inside another one, which goes on.
+bool backward_is_nested();
+
+}  // namespace lockstep::parallel

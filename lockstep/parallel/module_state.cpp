@@ -1,0 +1,94 @@
+#include "lockstep/parallel/module_state.h"
+
+#include <torch/nn/module.h>
+#include <torch/nn/modules/embedding.h>
+
+#include <unordered_set>
+
+namespace lockstep::parallel {
+namespace {
+
+using Seen = std::unordered_set<const void*>;
+
+bool makes_sparse_gradients(const torch::nn::Module& module) {
+  if (const auto* embedding = module.as<torch::nn::EmbeddingImpl>()) {
+    return embedding->options.sparse();
+  }
+  if (const auto* bag = module.as<torch::nn::EmbeddingBagImpl>()) {
+    return bag->options.sparse();
+  }
+  return false;
+}
+
+// Visits a module and those below it, each once, parents first: Python's named_modules().
+template <class Visit>
+void each_module(const torch::nn::Module& module, const std::string& prefix, Seen& seen,
+                 const Visit& visit) {
+  if (!seen.insert(&module).second) {
+    return;
+  }
+  visit(module, prefix);
+  for (const auto& child : module.named_children()) {
+    each_module(*child.value(), prefix + child.key() + ".", seen, visit);
+  }
+}
+
+template <class Named>
+void add(const Named& named, const std::string& prefix, const std::set<std::string>& ignored,
+         Seen& seen, std::vector<at::Tensor>& found) {
+  for (const auto& item : named) {
+    if (!ignored.contains(prefix + item.key()) &&
+        seen.insert(item.value().unsafeGetTensorImpl()).second) {
+      // A version of its own: BatchNorm's backward checks that of the buffers.
+      found.push_back(item.value().variable_data());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
+                                          const std::set<std::string>& ignored) {
+  std::vector<Parameter> found;
+  Seen modules;
+  Seen tensors;
+  each_module(module, "", modules, [&](const torch::nn::Module& owner, const std::string& prefix) {
+    for (const auto& item : owner.named_parameters(/*recurse=*/false)) {
+      const auto name = prefix + item.key();
+      if (item.value().requires_grad() && !ignored.contains(name) &&
+          tensors.insert(item.value().unsafeGetTensorImpl()).second) {
+        found.push_back({.name = name,
+                         .owner = owner.name(),
+                         .tensor = item.value(),
+                         .sparse = makes_sparse_gradients(owner)});
+      }
+    }
+  });
+  return found;
+}
+
+std::vector<at::Tensor> states(const torch::nn::Module& module,
+                               const std::set<std::string>& ignored) {
+  std::vector<at::Tensor> found;
+  Seen modules;
+  Seen tensors;
+  each_module(module, "", modules, [&](const torch::nn::Module& owner, const std::string& prefix) {
+    add(owner.named_parameters(/*recurse=*/false), prefix, ignored, tensors, found);
+  });
+  const auto rest = buffers(module, ignored);
+  found.insert(found.end(), rest.begin(), rest.end());
+  return found;
+}
+
+std::vector<at::Tensor> buffers(const torch::nn::Module& module,
+                                const std::set<std::string>& ignored) {
+  std::vector<at::Tensor> found;
+  Seen modules;
+  Seen tensors;
+  each_module(module, "", modules, [&](const torch::nn::Module& owner, const std::string& prefix) {
+    add(owner.named_buffers(/*recurse=*/false), prefix, ignored, tensors, found);
+  });
+  return found;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,36 @@
+// What a module holds that its replicas must agree on.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep::parallel {
+
+// A parameter whose gradient is averaged.
+struct Parameter {
+  std::string name;   // "layer1.0.conv1.weight".
+  std::string owner;  // The type of the module that has it: "torch::nn::Conv2dImpl".
+  at::Tensor tensor;
+  bool sparse = false;  // Its gradients are sparse tensors.
+};
+
+// Those with requires_grad, in the order of named_modules(), each once, however many modules share
+// it. `ignored` are names of parameters and buffers to leave alone.
+std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
+                                          const std::set<std::string>& ignored);
+
+// All parameters, frozen ones too, then all buffers: what replicas start with. Without history; a
+// write to them does not count as a change in autograd's eyes.
+std::vector<at::Tensor> states(const torch::nn::Module& module,
+                               const std::set<std::string>& ignored);
+std::vector<at::Tensor> buffers(const torch::nn::Module& module,
+                                const std::set<std::string>& ignored);
+
+}  // namespace lockstep::parallel

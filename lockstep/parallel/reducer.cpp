@@ -1,0 +1,202 @@
+#include "lockstep/parallel/reducer.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/plan_agreement.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr std::size_t kNamed = 10;  // Parameters that an error lists.
+
+std::string names_of(const std::vector<const Parameter*>& parameters) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(parameters.size(), kNamed); ++i) {
+    text += (i == 0 ? "'" : ", '") + parameters[i]->name + "' (" + parameters[i]->owner + ")";
+  }
+  if (parameters.size() > kNamed) {
+    text += " and " + std::to_string(parameters.size() - kNamed) + " more";
+  }
+  return text;
+}
+
+}  // namespace
+
+Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
+                 const ReducerOptions& options, StepGuard& guard,
+                 std::function<void(const Communication::Times&)> finished)
+    : group_(group),
+      parameters_(std::move(parameters)),
+      options_(options),
+      guard_(guard),
+      finished_(std::move(finished)),
+      communication_(group) {
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  auto plan = plan_buckets(infos(order), options_.first_limits);
+  // Gradients come roughly in the opposite order of their parameters.
+  std::reverse(plan.begin(), plan.end());
+  build(plan);
+  hooks_ = std::make_unique<GradientHooks>(parameters_, [this](std::size_t i) { on_hook(i); });
+  usage_ = Usage::make(options_.usage, group_, parameters_, *hooks_);
+}
+
+std::vector<GradientInfo> Reducer::infos(const std::vector<std::size_t>& order) const {
+  std::map<std::pair<at::ScalarType, std::string>, int> kinds;
+  std::vector<GradientInfo> found;
+  for (const std::size_t i : order) {
+    const auto& tensor = parameters_[i].tensor;
+    const auto kind = kinds
+                          .try_emplace({tensor.scalar_type(), tensor.device().str()},
+                                       static_cast<int>(kinds.size()))
+                          .first->second;
+    found.push_back({.bytes = tensor.nbytes(), .kind = kind, .sparse = parameters_[i].sparse});
+  }
+  return found;
+}
+
+void Reducer::build(const std::vector<Bucket>& plan) {
+  std::vector<GradientBucket> made;
+  places_.resize(parameters_.size());
+  for (const auto& bucket : plan) {
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      places_[bucket.parameters[i]] = {made.size(), i};
+    }
+    made.emplace_back(bucket, parameters_, options_.mode,
+                      [this](std::int64_t elements, at::TensorOptions options) {
+                        return communication_.allocate(elements, options);
+                      });
+  }
+  buckets_ = std::move(made);
+}
+
+void Reducer::before_forward() {
+  const std::lock_guard lock(mutex_);
+  if (begun_) {
+    reject_unfinished();
+  }
+  if (!planned_anew_ && usage_->order() != nullptr) {
+    replan();
+  }
+}
+
+void Reducer::replan() {
+  const auto& order = *usage_->order();
+  const auto own = plan_buckets_in_order(infos(order), order, options_.limits);
+  build(agree_on_plan(group_, own, parameters_.front().tensor.device()));
+  planned_anew_ = true;
+}
+
+void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
+  const std::lock_guard lock(mutex_);
+  communication_.finish();  // Of a step that failed.
+  expecting_ = true;
+  begun_ = false;
+  backward_ = -1;
+  next_ = 0;
+  ready_.assign(parameters_.size(), false);
+  pending_.clear();
+  for (const auto& bucket : buckets_) {
+    pending_.push_back(bucket.parameters().size());
+  }
+  usage_->begin(outputs);
+}
+
+void Reducer::backward_begins() {
+  const std::lock_guard lock(mutex_);
+  if (expecting_) {
+    watch_this_backward();
+  }
+}
+
+void Reducer::on_hook(std::size_t parameter) {
+  const std::lock_guard lock(mutex_);
+  usage_->passed(parameter, parameters_[parameter].tensor.grad().defined());
+  if (!expecting_) {
+    return;
+  }
+  watch_this_backward();
+  begun_ = true;
+  guard_.run([&] { usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); }); });
+}
+
+// A pass can be started inside another one, for a part of the graph; each is watched by itself.
+void Reducer::watch_this_backward() {
+  const int now = current_backward();
+  if (backward_ != now) {
+    backward_ = now;
+    when_backward_is_done([this] { on_backward_done(); });
+  }
+}
+
+void Reducer::mark_ready(std::size_t parameter) {
+  if (ready_[parameter]) {
+    throw UsageError("parameter '" + parameters_[parameter].name +
+                     "' got a gradient twice in one step of DistributedDataParallel on rank " +
+                     std::to_string(group_.rank()) +
+                     ": after it had been sent; use it inside forward only, once per backward, or "
+                     "set static_graph");
+  }
+  ready_[parameter] = true;
+  const Place place = places_[parameter];
+  buckets_[place.bucket].put(place.index, group_.size());
+  if (--pending_[place.bucket] > 0) {
+    return;
+  }
+  // Every rank starts the buckets in the same order, whatever the order of its gradients.
+  while (next_ < buckets_.size() && pending_[next_] == 0) {
+    communication_.start(buckets_[next_++]);
+  }
+  if (next_ == buckets_.size()) {
+    usage_->all_started();
+  }
+}
+
+void Reducer::on_backward_done() {
+  const std::lock_guard lock(mutex_);
+  if (!expecting_ || (next_ < buckets_.size() && backward_is_nested())) {
+    return;
+  }
+  guard_.run([this] {
+    usage_->end([this](std::size_t ready) { mark_ready(ready); });
+    const bool complete = next_ == buckets_.size();
+    expecting_ = false;
+    begun_ = false;
+    if (!complete) {
+      reject_unfinished();
+    }
+    write_back();
+  });
+}
+
+void Reducer::write_back() {
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    communication_.wait_for(b);
+    auto& bucket = buckets_[b];
+    for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {
+      if (usage_->took_part(bucket.parameters()[i])) {
+        bucket.give(i);
+      }
+    }
+  }
+  usage_->finish();
+  finished_(communication_.finish());
+}
+
+void Reducer::reject_unfinished() const {
+  std::vector<const Parameter*> missing;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!ready_[i]) {
+      missing.push_back(&parameters_[i]);
+    }
+  }
+  throw UsageError("backward on rank " + std::to_string(group_.rank()) + " of " +
+                   std::to_string(group_.size()) + ": " + std::to_string(missing.size()) + " of " +
+                   std::to_string(parameters_.size()) +
+                   " parameters got no gradient: " + names_of(missing) + "; " + usage_->advice());
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,92 @@
+// Averages gradients over the ranks while backward computes the rest of them.
+//
+// The parts are elsewhere: which gradients travel together (bucket_plan), where they lie
+// (gradient_bucket), when one is complete (gradient_hooks, usage) and how they travel
+// (communication). This decides what happens when.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/parallel/bucket_plan.h"
+#include "lockstep/parallel/communication.h"
+#include "lockstep/parallel/gradient_bucket.h"
+#include "lockstep/parallel/gradient_hooks.h"
+#include "lockstep/parallel/module_state.h"
+#include "lockstep/parallel/step_guard.h"
+#include "lockstep/parallel/usage.h"
+
+namespace lockstep::parallel {
+
+struct ReducerOptions {
+  UsageKind usage = UsageKind::kAll;
+  GradientBucket::Mode mode = GradientBucket::Mode::kViews;
+  // Bytes of the buckets before and after the order of the gradients is known.
+  std::vector<std::size_t> first_limits;
+  std::vector<std::size_t> limits{kFirstBucketBytes, kBucketBytes};
+};
+
+class Reducer {
+ public:
+  // The guard outlives it. `finished` runs at the end of every synchronized backward, with what its
+  // communication took.
+  Reducer(const Group& group, std::vector<Parameter> parameters, const ReducerOptions& options,
+          StepGuard& guard, std::function<void(const Communication::Times&)> finished);
+
+  // Before a forward with gradients. Once, after the first whole step, it plans the buckets anew,
+  // with collectives. Throws UsageError if a backward was begun and not finished.
+  void before_forward();
+  // The next backward pass is to be synchronized; its forward made these outputs. When it returns,
+  // every `.grad` is the average. It throws UsageError, naming the parameters, if some got no
+  // gradient, and PeerError if a rank is gone or late.
+  void expect_backward(const std::vector<at::Tensor>& outputs);
+  // Outputs go through a node that calls this when their backward pass begins.
+  [[nodiscard]] bool needs_sink() const { return usage_->needs_sink(); }
+  void backward_begins();
+
+  [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
+  [[nodiscard]] const std::vector<GradientBucket>& buckets() const { return buckets_; }
+
+ private:
+  struct Place {
+    std::size_t bucket;
+    std::size_t index;
+  };
+
+  void build(const std::vector<Bucket>& plan);
+  void replan();
+  void on_hook(std::size_t parameter);
+  void watch_this_backward();
+  void mark_ready(std::size_t parameter);
+  void on_backward_done();
+  void write_back();
+  [[noreturn]] void reject_unfinished() const;
+  [[nodiscard]] std::vector<GradientInfo> infos(const std::vector<std::size_t>& order) const;
+
+  Group group_;
+  std::vector<Parameter> parameters_;
+  ReducerOptions options_;
+  StepGuard& guard_;
+  std::function<void(const Communication::Times&)> finished_;
+
+  std::mutex mutex_;  // Hooks of a module on several devices run in several threads.
+  Communication communication_;
+  std::vector<GradientBucket> buckets_;
+  std::vector<Place> places_;
+  bool planned_anew_ = false;
+
+  // Of the step that runs.
+  bool expecting_ = false;
+  bool begun_ = false;  // A gradient was ready.
+  int backward_ = -1;   // The pass whose end is awaited.
+  std::vector<bool> ready_;
+  std::vector<std::size_t> pending_;  // Gradients that each bucket waits for.
+  std::size_t next_ = 0;              // Buckets are started in order.
+
+  std::unique_ptr<GradientHooks> hooks_;  // After what the hooks use.
+  std::unique_ptr<Usage> usage_;
+};
+
+}  // namespace lockstep::parallel

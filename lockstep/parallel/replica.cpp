@@ -1,0 +1,195 @@
+#include "lockstep/parallel/replica.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <limits>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/backward_sink.h"
+#include "lockstep/parallel/same_model.h"
+
+namespace lockstep::parallel {
+namespace {
+
+constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // Python DDP's.
+
+[[noreturn]] void reject(const std::string& why) {
+  throw UsageError("DistributedDataParallel: " + why);
+}
+
+std::size_t bytes_of(double mebibytes) {
+  const double bytes = mebibytes * 1024 * 1024;
+  if (!(bytes >= 1) || bytes > 1e18) {
+    reject("a bucket cap is " + std::to_string(mebibytes) + " MiB, expected more than 0");
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+UsageKind usage_of(const DistributedDataParallelOptions& options) {
+  return options.static_graph             ? UsageKind::kStaticGraph
+         : options.find_unused_parameters ? UsageKind::kFindUnused
+                                          : UsageKind::kAll;
+}
+
+ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
+  ReducerOptions chosen{.usage = usage_of(options),
+                        .mode = options.gradient_as_bucket_view ? GradientBucket::Mode::kViews
+                                                                : GradientBucket::Mode::kSeparate};
+  if (!options.bucket_cap_mb_list.empty()) {
+    if (options.bucket_cap_mb) {
+      reject("both bucket_cap_mb and bucket_cap_mb_list are set, expected one of them");
+    }
+    chosen.limits.clear();
+    for (const double cap : options.bucket_cap_mb_list) {
+      chosen.limits.push_back(bytes_of(cap));
+    }
+    chosen.first_limits = chosen.limits;
+    return chosen;
+  }
+  if (options.bucket_cap_mb) {
+    chosen.limits = {bytes_of(*options.bucket_cap_mb)};
+  }
+  // Before the order of the gradients is known, one bucket: a guess could send it too early.
+  chosen.first_limits = chosen.usage == UsageKind::kFindUnused
+                            ? chosen.limits
+                            : std::vector<std::size_t>{std::numeric_limits<std::int64_t>::max()};
+  return chosen;
+}
+
+std::vector<Parameter> parameters_of(const torch::nn::Module& module, const Group& group,
+                                     const std::set<std::string>& ignored) {
+  if (!group.is_member()) {
+    reject("this process is no member of the group");
+  }
+  auto parameters = managed_parameters(module, ignored);
+  if (parameters.empty()) {
+    reject("the module has no parameter that requires a gradient, so there is nothing to average");
+  }
+  return parameters;
+}
+
+}  // namespace
+
+Replica::Replica(torch::nn::Module& module, const Group& group,
+                 const DistributedDataParallelOptions& options)
+    : module_(module),
+      group_(group),
+      ignored_(options.parameters_to_ignore),
+      forward_sync_buffers_(options.forward_sync_buffers),
+      guard_(group, group.next_name("ddp")),
+      check_(group, guard_.key(), options.check_replicas_every) {
+  auto parameters = parameters_of(module_, group_, ignored_);
+  choose_devices(options);
+  const auto chosen = reducer_options(options);
+  if (options.init_sync) {
+    require_same_model(group_, parameters, guard_.key());
+    guard_.run([&] { broadcast(states(module_, ignored_)); });
+  }
+  reducer_ =
+      std::make_unique<Reducer>(group_, std::move(parameters), chosen, guard_,
+                                [this](const Communication::Times& times) { finish_step(times); });
+}
+
+Replica::~Replica() = default;
+
+void Replica::choose_devices(const DistributedDataParallelOptions& options) {
+  if (options.device_ids.empty() && !options.output_device) {
+    return;
+  }
+  if (options.device_ids.size() > 1) {
+    reject("device_ids has " + std::to_string(options.device_ids.size()) +
+           " entries, expected at most one: a process has one replica");
+  }
+  std::set<std::string> devices;
+  for (const auto& parameter : module_.parameters()) {
+    devices.insert(parameter.device().str());
+  }
+  const bool on_one_gpu = devices.size() == 1 && module_.parameters().front().is_cuda();
+  if (!on_one_gpu || options.device_ids.empty()) {
+    std::string list;
+    for (const auto& device : devices) {
+      list += (list.empty() ? "" : ", ") + device;
+    }
+    reject(
+        "device_ids and output_device are for a module on one GPU, output_device only together "
+        "with device_ids; this one's parameters are on " +
+        list + "; leave both out, and put inputs where forward expects them");
+  }
+  input_device_ = at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(options.device_ids.front()));
+  output_device_ = at::Device(
+      at::kCUDA,
+      static_cast<c10::DeviceIndex>(options.output_device.value_or(options.device_ids.front())));
+}
+
+void Replica::broadcast(const std::vector<at::Tensor>& tensors) const {
+  if (!tensors.empty()) {
+    const at::NoGradGuard no_grad;
+    c10d::broadcast_coalesced(group_.process_group(), tensors, kBroadcastBytes, /*rank=*/0);
+  }
+}
+
+void Replica::before_forward() {
+  const bool with_gradients = at::GradMode::is_enabled();
+  if (with_gradients) {
+    guard_.enter(Phase::kForward, stats_.steps + 1);
+  }
+  guard_.run([&] {
+    if (with_gradients) {
+      reducer_->before_forward();
+      if (synchronizing_) {
+        check_.begin_step(stats_.steps + 1, reducer_->parameters());
+      }
+    }
+    if (buffers_are_due_ && forward_sync_buffers_) {
+      broadcast(buffers(module_, ignored_));
+    }
+  });
+  forward_begun_ = Clock::now();
+}
+
+void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
+  forward_done_ = Clock::now();
+  const bool synchronized = at::GradMode::is_enabled() && synchronizing_;
+  buffers_are_due_ = synchronized;
+  if (at::GradMode::is_enabled()) {
+    guard_.enter(Phase::kBackward, stats_.steps + 1);
+  }
+  if (synchronized) {
+    std::vector<at::Tensor> tensors;
+    for (const at::Tensor* output : outputs) {
+      tensors.push_back(*output);
+    }
+    reducer_->expect_backward(tensors);
+  }
+  if (reducer_->needs_sink()) {
+    pass_through_sink(outputs, [this] { reducer_->backward_begins(); });
+  }
+}
+
+void Replica::finish_step(const Communication::Times& times) {
+  const auto now = Clock::now();
+  const auto seconds = [](auto duration) {
+    return std::chrono::duration<double>(duration).count();
+  };
+  ++stats_.steps;
+  stats_.forward_seconds += seconds(forward_done_ - forward_begun_);
+  stats_.backward_seconds += seconds(now - forward_done_);
+  stats_.communication_seconds += times.running.count();
+  stats_.waiting_seconds += times.waiting.count();
+  guard_.enter(Phase::kBetweenSteps, stats_.steps);
+  check_.end_step(reducer_->parameters());
+}
+
+DistributedDataParallelStats Replica::stats() const {
+  auto stats = stats_;
+  for (const auto& bucket : reducer_->buckets()) {
+    ++stats.buckets;
+    stats.bytes += bucket.bytes();
+  }
+  return stats;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,119 @@
+// One rank's copy of a module among those of the other ranks: what DistributedDataParallel does
+// apart from calling the module.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/parallel/reducer.h"
+#include "lockstep/parallel/replica_check.h"
+#include "lockstep/parallel/step_guard.h"
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+// Names and defaults are PyTorch's, except that gradient_as_bucket_view is on.
+struct DistributedDataParallelOptions {
+  // The GPU of a module that is on one: inputs are moved there. At most one.
+  std::vector<int> device_ids;
+  // Where outputs of such a module go; else they stay.
+  std::optional<int> output_device;
+  // MiB. Naming one does away with the small first bucket, as in PyTorch.
+  std::optional<double> bucket_cap_mb;
+  // MiB of the first, second, ... bucket of a kind, the last one for all others.
+  std::vector<double> bucket_cap_mb_list;
+  // Parameters need not take part in every step. Costs a walk through the graph in each.
+  bool find_unused_parameters = false;
+  // The same parameters take part in every step, equally often.
+  bool static_graph = false;
+  // `.grad` is a view of what travels; else a tensor of its own, and gradients take twice the
+  // memory.
+  bool gradient_as_bucket_view = true;
+  // Buffers are rank 0's at the begin of every forward that follows a synchronized one.
+  bool forward_sync_buffers = true;
+  // Compares the models and takes rank 0's parameters and buffers when made. Without it the ranks
+  // must start equal.
+  bool init_sync = true;
+  // Names of parameters and buffers that are left alone.
+  std::set<std::string> parameters_to_ignore;
+  // Compares the replicas' parameters in every so many steps; 0: never.
+  std::uint64_t check_replicas_every = 0;
+};
+
+// Since the module was wrapped. Times are the host's: on a GPU, of starting the work.
+struct DistributedDataParallelStats {
+  std::uint64_t steps = 0;           // Synchronized ones.
+  std::size_t buckets = 0;           // As they are now.
+  std::size_t bytes = 0;             // Summed in each step.
+  double forward_seconds = 0;        // Of synchronized steps, as the following.
+  double backward_seconds = 0;       // From the end of forward to the end of backward.
+  double communication_seconds = 0;  // While a bucket was being summed.
+  double waiting_seconds = 0;        // Of backward, for that.
+
+  // The part of communication during which backward went on; 0 if there was none.
+  [[nodiscard]] double hidden() const {
+    return communication_seconds > 0 ? std::max(0.0, 1 - waiting_seconds / communication_seconds)
+                                     : 0;
+  }
+};
+
+namespace parallel {
+
+class Replica {
+ public:
+  // Throws UsageError for a module or options that cannot work, on all ranks if their models
+  // differ.
+  Replica(torch::nn::Module& module, const Group& group,
+          const DistributedDataParallelOptions& options);
+  ~Replica();
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  void before_forward();
+  // Outputs may be exchanged for others that behave the same.
+  void after_forward(const std::vector<at::Tensor*>& outputs);
+
+  // False: gradients are accumulated on this rank alone. Returns what was set before.
+  bool synchronize(bool on) { return std::exchange(synchronizing_, on); }
+
+  // Where inputs are moved to, and outputs.
+  [[nodiscard]] std::optional<at::Device> input_device() const { return input_device_; }
+  [[nodiscard]] std::optional<at::Device> output_device() const { return output_device_; }
+
+  [[nodiscard]] DistributedDataParallelStats stats() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void choose_devices(const DistributedDataParallelOptions& options);
+  void broadcast(const std::vector<at::Tensor>& tensors) const;
+  void finish_step(const Communication::Times& times);
+
+  torch::nn::Module& module_;
+  Group group_;
+  std::set<std::string> ignored_;
+  std::optional<at::Device> input_device_;
+  std::optional<at::Device> output_device_;
+  bool forward_sync_buffers_;
+  bool synchronizing_ = true;
+  bool buffers_are_due_ = true;  // The last forward was a synchronized one.
+  StepGuard guard_;
+  ReplicaCheck check_;
+  DistributedDataParallelStats stats_;
+  Clock::time_point forward_begun_;
+  Clock::time_point forward_done_;
+  std::unique_ptr<Reducer> reducer_;
+};
+
+}  // namespace parallel
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// Finds out when replicas that should be equal are not.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/parallel/module_state.h"
+
+namespace lockstep::parallel {
+
+// Fingerprints of the parameters go through the store: no collective is issued and nobody waits.
+class ReplicaCheck {
+ public:
+  // Looks at the parameters in every `every`-th step; 0: never.
+  ReplicaCheck(const Group& group, std::string key, std::uint64_t every);
+
+  // At the begin of a step: leaves this rank's fingerprints for the others, if it is time.
+  void begin_step(std::uint64_t step, const std::vector<Parameter>& parameters);
+  // After a collective of the same step, before which every rank has left its own. Throws
+  // PeerError, the same on all ranks, that names the first parameter that differs and the ranks
+  // that differ from the lowest one; a rank that left nothing is not compared.
+  void end_step(const std::vector<Parameter>& parameters);
+
+ private:
+  [[nodiscard]] std::string key_of(std::uint64_t step, int rank) const;
+
+  Group group_;
+  std::string key_;
+  std::uint64_t every_;
+  std::uint64_t pending_ = 0;         // The step whose fingerprints are to be compared.
+  std::deque<std::string> old_keys_;  // Others may still read the last ones.
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,99 @@
+#include "lockstep/parallel/step_guard.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+// Beside an error that is already known, the store may not take long.
+constexpr std::chrono::seconds kPatience{2};
+
+const char* name_of(Phase phase) {
+  switch (phase) {
+    case Phase::kForward:
+      return "forward of step ";
+    case Phase::kBackward:
+      return "backward of step ";
+    default:
+      return "after step ";
+  }
+}
+
+}  // namespace
+
+StepGuard::StepGuard(const Group& group, std::string key) : group_(group), key_(std::move(key)) {}
+
+StepGuard::~StepGuard() {
+  if (std::uncaught_exceptions() == 0) {
+    leave_for_others("ended", std::to_string(now_.step));
+  }
+}
+
+void StepGuard::enter(Phase phase, std::uint64_t step) {
+  now_ = {.phase = phase, .step = step};
+  group_.report(now_);
+}
+
+std::string StepGuard::what() const {
+  return "DistributedDataParallel, " + std::string(name_of(now_.phase)) +
+         std::to_string(now_.step) + " on rank " + std::to_string(group_.rank()) + " of " +
+         std::to_string(group_.size());
+}
+
+void StepGuard::explain() {
+  try {
+    comm::rethrow_as_peer_error(what());
+  } catch (const PeerError& error) {
+    const std::string text = error.what();
+    throw PeerError((text.starts_with(what()) ? text : what() + ": " + text) + left_by_others());
+  } catch (const std::exception& error) {
+    leave_for_others("failed", error.what());
+    throw;
+  }
+}
+
+void StepGuard::leave_for_others(const std::string& kind, const std::string& text) noexcept {
+  if (!group_.is_distributed()) {
+    return;
+  }
+  try {
+    const auto store = group_.store();
+    const c10d::StoreTimeoutGuard brief(*store, kPatience);
+    store->set(key_ + "/" + kind + "/" + std::to_string(group_.rank()),
+               std::vector<std::uint8_t>(text.begin(), text.end()));
+  } catch (const std::exception&) {  // The store, or the group, is gone: nobody can read it.
+  }
+}
+
+std::string StepGuard::left_by_others() noexcept {
+  std::string text;
+  try {
+    const auto store = group_.store();
+    const c10d::StoreTimeoutGuard brief(*store, kPatience);
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      const auto number = std::to_string(rank);
+      const auto ended = key_ + "/ended/" + number;
+      const auto failed = key_ + "/failed/" + number;
+      if (rank == group_.rank()) {
+        continue;
+      }
+      if (store->check({failed})) {
+        text += "; rank " + number + " had failed: " + store->get_to_str(failed);
+      } else if (store->check({ended})) {
+        const auto steps = store->get_to_str(ended);
+        text += "; rank " + number + " ended after " + steps + " steps";
+        if (steps != std::to_string(now_.step)) {
+          text += ", this rank is in its step " + std::to_string(now_.step) +
+                  ": give every rank the same number of batches (DistributedSampler pads or drops)";
+        }
+      }
+    }
+  } catch (const std::exception&) {  // The store is gone as well.
+  }
+  return text;
+}
+
+}  // namespace lockstep::parallel
