@@ -10,7 +10,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 struct Sink : torch::autograd::Function<Sink> {
-  static variable_list forward(AutogradContext* context, const variable_list& inputs) {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs) {
     context->set_materialize_grads(false);
     variable_list outputs;
     for (const auto& input : inputs) {
@@ -37,7 +37,7 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs, std::function<vo
   if (inputs.empty()) {
     return;
   }
-  const auto passed = Sink::apply(inputs);
+  const auto passed = Sink::apply(at::TensorList(inputs));
   for (std::size_t i = 0; i < passed.size(); ++i) {
     *with_history[i] = passed[i];
   }

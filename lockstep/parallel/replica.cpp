@@ -73,7 +73,7 @@ std::vector<Parameter> parameters_of(const torch::nn::Module& module, const Grou
 
 }  // namespace
 
-Replica::Replica(torch::nn::Module& module, const Group& group,
+Replica::Replica(const torch::nn::Module& module, const Group& group,
                  const DistributedDataParallelOptions& options)
     : module_(module),
       group_(group),

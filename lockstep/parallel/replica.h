@@ -73,7 +73,7 @@ class Replica {
  public:
   // Throws UsageError for a module or options that cannot work, on all ranks if their models
   // differ.
-  Replica(torch::nn::Module& module, const Group& group,
+  Replica(const torch::nn::Module& module, const Group& group,
           const DistributedDataParallelOptions& options);
   ~Replica();
   Replica(const Replica&) = delete;
@@ -99,7 +99,7 @@ class Replica {
   void broadcast(const std::vector<at::Tensor>& tensors) const;
   void finish_step(const Communication::Times& times);
 
-  torch::nn::Module& module_;
+  const torch::nn::Module& module_;
   Group group_;
   std::set<std::string> ignored_;
   std::optional<at::Device> input_device_;

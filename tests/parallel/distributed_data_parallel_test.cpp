@@ -1,40 +1,48 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 #include <gmock/gmock.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/optim/sgd.h>
 
 #include "lockstep/base/error.h"
-#include "tests/comm/ranks.h"
+#include "tests/parallel/nets.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
+using testing::Branches;
 using ::testing::HasSubstr;
+using testing::input_of;
 using testing::run_ranks;
+using testing::same_on_all_ranks;
 using ::testing::ThrowsMessage;
-
-at::Tensor input_of(int rank, std::int64_t features = 4) {
-  return at::arange(8 * features, at::kFloat).view({8, features}).div(10).sin() +
-         static_cast<double>(rank);
-}
 
 TEST(DistributedDataParallel, StartsAllRanksWithRank0sParametersAndBuffers) {
   run_ranks(2, [](Group& world) {
     torch::manual_seed(static_cast<std::uint64_t>(world.rank()));
     torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+    net->parameters()[1].set_requires_grad(false);
     net->buffers()[0].fill_(world.rank() + 1);
     const DistributedDataParallel ddp(net, world);
-    for (const auto& tensor : {net->parameters()[0], net->buffers()[0]}) {
-      const auto first = tensor.detach().clone();
-      world.broadcast(first).wait();
-      EXPECT_TRUE(first.equal(tensor));
+    for (const auto& tensor : ddp.parameters()) {
+      EXPECT_TRUE(same_on_all_ranks(world, tensor));
     }
-    EXPECT_EQ(net->buffers()[0][0].item<float>(), 1);
+    EXPECT_EQ(ddp.buffers()[0][0].item<float>(), 1);
+  });
+}
+
+TEST(DistributedDataParallel, LeavesAloneWhatItIsToldTo) {
+  run_ranks(2, [](Group& world) {
+    torch::manual_seed(static_cast<std::uint64_t>(world.rank()));
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
+    DistributedDataParallel ddp(net, world, {.parameters_to_ignore = {"0.weight"}});
+    EXPECT_FALSE(same_on_all_ranks(world, net->parameters()[0]));
+    EXPECT_TRUE(same_on_all_ranks(world, net->parameters()[1]));
+    ddp(input_of(world.rank())).sum().backward();
+    EXPECT_FALSE(same_on_all_ranks(world, net->parameters()[0].grad()));
+    EXPECT_TRUE(same_on_all_ranks(world, net->parameters()[1].grad()));
   });
 }
 
@@ -45,8 +53,7 @@ TEST(DistributedDataParallel, AveragesGradientsOverTheRanks) {
       torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
       torch::nn::Sequential alone(torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
       for (std::size_t i = 0; i < 4; ++i) {
-        const at::NoGradGuard no_grad;
-        alone->parameters()[i].copy_(net->parameters()[i]);
+        alone->parameters()[i].set_data(net->parameters()[i].detach().clone());
       }
       DistributedDataParallel ddp(net, world, {.gradient_as_bucket_view = views});
       for (int step = 0; step < 3; ++step) {
@@ -64,6 +71,176 @@ TEST(DistributedDataParallel, AveragesGradientsOverTheRanks) {
       EXPECT_EQ(ddp.stats().steps, 3);
     });
   }
+}
+
+TEST(DistributedDataParallel, KeepsGradientsInItsBucketsOnly) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::Linear(3, 2));
+    DistributedDataParallel ddp(net, world);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      ddp(input_of(world.rank())).sum().backward();
+    }
+    const auto& storage = net->parameters()[0].grad().storage();
+    for (const auto& parameter : net->parameters()) {
+      EXPECT_TRUE(parameter.grad().storage().is_alias_of(storage));
+    }
+    EXPECT_EQ(storage.nbytes(), ddp.stats().bytes);
+  });
+}
+
+TEST(DistributedDataParallel, AccumulatesWithoutTalkingUnderNoSync) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 2);
+    DistributedDataParallel ddp(net, world);
+    {
+      const auto guard = ddp.no_sync();
+      ddp(input_of(world.rank())).sum().backward();
+      EXPECT_FALSE(same_on_all_ranks(world, net->weight.grad()));
+    }
+    const auto own = net->weight.grad().clone();
+    ddp(input_of(world.rank())).sum().backward();
+    EXPECT_TRUE(same_on_all_ranks(world, net->weight.grad()));
+    const auto sum = own * 2;
+    world.all_reduce(sum, {.op = ReduceOp::kAvg}).wait();
+    EXPECT_TRUE(at::allclose(net->weight.grad(), sum));
+    EXPECT_EQ(ddp.stats().steps, 1);
+  });
+}
+
+TEST(DistributedDataParallel, TakesAnyModuleAndAnySignature) {
+  run_ranks(2, [](Group& world) {
+    auto shared = std::make_shared<Branches>();
+    DistributedDataParallel by_pointer(shared, world);
+    const auto both = by_pointer(input_of(world.rank()), /*used=*/2);  // A struct of its own.
+    (both.first.sum() + both.second.sum()).backward();
+    EXPECT_TRUE(same_on_all_ranks(world, shared->first->weight.grad()));
+    EXPECT_EQ(by_pointer->first.get(), shared->first.get());
+
+    Branches raw;
+    DistributedDataParallel by_reference(raw, world);
+    by_reference.eval();
+    EXPECT_FALSE(raw.is_training());
+    by_reference.train();
+    EXPECT_TRUE(by_reference.is_training());
+    EXPECT_EQ(by_reference.named_parameters().size(), raw.named_parameters().size());
+
+    auto moved = std::move(by_reference);
+    const auto out = moved(input_of(world.rank()), 2);
+    (out.first.sum() + out.second.sum()).backward();
+    EXPECT_TRUE(same_on_all_ranks(world, raw.second->weight.grad()));
+  });
+}
+
+TEST(DistributedDataParallel, NamesUnusedParametersWithTheirModuleInTheSameBackward) {
+  run_ranks(2, [](Group& world) {
+    auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, world);
+    EXPECT_THAT(
+        [&] { ddp(input_of(world.rank()), 0).first.sum().backward(); },
+        ThrowsMessage<UsageError>(AllOf(HasSubstr("2 of 4 parameters got no gradient: "
+                                                  "'second.weight' (torch::nn::LinearImpl), "
+                                                  "'second.bias'"),
+                                        HasSubstr("set find_unused_parameters"))));
+  });
+}
+
+TEST(DistributedDataParallel, FindsUnusedParametersWhenAsked) {
+  run_ranks(2, [](Group& world) {
+    auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, world, {.find_unused_parameters = true});
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      // Each rank uses another branch: both get half of one rank's gradient.
+      const auto out = ddp(input_of(0), world.rank());
+      (world.rank() == 0 ? out.first : out.second).sum().backward();
+      EXPECT_TRUE(same_on_all_ranks(world, net->first->bias.grad()));
+      EXPECT_TRUE(net->second->bias.grad().equal(at::full({2}, 4.F)));
+    }
+    // Used on no rank: its gradient is not touched.
+    net->zero_grad();
+    ddp(input_of(0), 0).first.sum().backward();
+    EXPECT_FALSE(net->second->bias.grad().defined());
+    // Used by forward, but not by the loss.
+    ddp(input_of(0), 2).first.sum().backward();
+    EXPECT_FALSE(net->second->bias.grad().defined());
+  });
+}
+
+TEST(DistributedDataParallel, LearnsAStaticGraph) {
+  run_ranks(2, [](Group& world) {
+    auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, world, {.static_graph = true});
+    for (int step = 0; step < 4; ++step) {
+      net->zero_grad();
+      ddp(input_of(world.rank()), 0).first.sum().backward();
+      EXPECT_TRUE(same_on_all_ranks(world, net->first->weight.grad()));
+      EXPECT_FALSE(net->second->weight.grad().defined());
+    }
+    EXPECT_THAT(
+        [&] {
+          const auto out = ddp(input_of(world.rank()), 2);
+          (out.first.sum() + out.second.sum()).backward();
+        },
+        ThrowsMessage<UsageError>(HasSubstr("the graph is not static")));
+  });
+}
+
+TEST(DistributedDataParallel, MayBeUsedTwiceInAStepDespiteBuffers) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+    DistributedDataParallel ddp(net, world);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      const auto first = ddp(input_of(world.rank()));
+      const auto second = ddp(input_of(world.rank() + 5));
+      (first.square().sum() + second.sin().sum()).backward();
+      EXPECT_TRUE(same_on_all_ranks(world, net->parameters()[0].grad()));
+    }
+  });
+}
+
+TEST(DistributedDataParallel, GivesAllRanksTheBuffersOfRank0) {
+  for (const bool on : {true, false}) {
+    run_ranks(2, [on](Group& world) {
+      torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+      DistributedDataParallel ddp(net, world, {.forward_sync_buffers = on});
+      ddp(input_of(world.rank())).sum().backward();
+      EXPECT_FALSE(same_on_all_ranks(world, net->buffers()[0]));
+      ddp.eval();
+      const at::NoGradGuard no_grad;
+      ddp(input_of(world.rank()));
+      EXPECT_EQ(same_on_all_ranks(world, net->buffers()[0]), on);
+    });
+  }
+}
+
+TEST(DistributedDataParallel, WorksForAProcessThatIsAlone) {
+  const auto world = init_process_group();
+  torch::nn::Linear net(4, 2);
+  DistributedDataParallel ddp(net, world);
+  for (int step = 0; step < 3; ++step) {
+    net->zero_grad();
+    ddp(input_of(0)).sum().backward();
+  }
+  EXPECT_TRUE(net->bias.grad().equal(at::full({2}, 8.F)));
+}
+
+TEST(DistributedDataParallel, TrainsEightRanksOnFewCores) {
+  run_ranks(8, [](Group& world) {
+    torch::manual_seed(0);
+    torch::nn::Sequential net(torch::nn::Linear(4, 16), torch::nn::Linear(16, 2));
+    DistributedDataParallel ddp(net, world);
+    for (int step = 0; step < 20; ++step) {
+      net->zero_grad();
+      ddp(input_of(world.rank())).square().mean().backward();
+      const at::NoGradGuard no_grad;
+      for (auto& parameter : net->parameters()) {
+        parameter.sub_(parameter.grad(), 0.01);
+      }
+    }
+    EXPECT_TRUE(same_on_all_ranks(world, net->parameters()[0]));
+  });
 }
 
 }  // namespace

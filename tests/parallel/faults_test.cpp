@@ -1,0 +1,187 @@
+// What data-parallel training says when a rank is gone, late or out of step.
+#include <gmock/gmock.h>
+#include <torch/nn/modules/linear.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/parallel/nets.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::input_of;
+using testing::run_ranks;
+using ::testing::ThrowsMessage;
+using Clock = std::chrono::steady_clock;
+
+// Calls `act` in the forward of one step on one rank.
+struct Eventful : torch::nn::Module {
+  Eventful() { register_module("net", net); }
+  at::Tensor forward(const at::Tensor& input) {
+    if (act) {
+      act();
+    }
+    return net->forward(input);
+  }
+  std::function<void()> act;
+  torch::nn::Linear net{4, 2};
+};
+
+void step(DistributedDataParallel<Eventful>& ddp, const Group& world) {
+  ddp.zero_grad();
+  ddp(input_of(world.rank())).sum().backward();
+}
+
+TEST(Faults, KilledInBackwardIsNamedWithinASecond) {
+  EXPECT_THAT(
+      [] {
+        spawn(3, [](int) {
+          auto world = init_process_group({.backend = "shm"});
+          auto net = std::make_shared<Eventful>();
+          DistributedDataParallel ddp(net, world);
+          step(ddp, world);
+          auto loss = ddp(input_of(world.rank())).sum();
+          if (world.rank() == 1) {
+            net->net->weight.register_hook([](const at::Tensor&) { ::kill(::getpid(), SIGKILL); });
+          }
+          world.barrier();
+          const auto start = Clock::now();
+          EXPECT_THAT([&] { loss.backward(); },
+                      ThrowsMessage<PeerError>(
+                          AllOf(HasSubstr("DistributedDataParallel, backward of step 2 on rank " +
+                                          std::to_string(world.rank()) + " of 3"),
+                                HasSubstr("rank 1 (pid "), HasSubstr("SIGKILL"))));
+          EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+          if (::testing::Test::HasFailure()) {
+            throw std::runtime_error("expectations failed, see above");
+          }
+          // Leaves the report to the one that was killed.
+          std::this_thread::sleep_for(std::chrono::seconds(5));
+        });
+      },
+      ThrowsMessage<SpawnError>(HasSubstr("rank 1")));
+}
+
+TEST(Faults, SlowForwardIsWaitedFor) {
+  run_ranks(
+      2,
+      [](Group& world) {
+        auto net = std::make_shared<Eventful>();
+        DistributedDataParallel ddp(net, world);
+        step(ddp, world);
+        if (world.rank() == 1) {
+          net->act = [] { std::this_thread::sleep_for(std::chrono::seconds(2)); };
+        }
+        step(ddp, world);
+        EXPECT_EQ(ddp.stats().steps, 2);
+      },
+      "shm");
+}
+
+TEST(Faults, ForwardThatTakesTooLongIsNamed) {
+  EXPECT_NO_THROW(spawn(2, [](int) {
+    auto world = init_process_group({.backend = "shm", .timeout = std::chrono::seconds(1)});
+    auto net = std::make_shared<Eventful>();
+    DistributedDataParallel ddp(net, world);
+    step(ddp, world);
+    if (world.rank() == 1) {
+      net->act = [] { std::this_thread::sleep_for(std::chrono::seconds(3)); };
+      EXPECT_THROW(step(ddp, world), PeerError);
+    } else {
+      EXPECT_THAT([&] { step(ddp, world); },
+                  ThrowsMessage<PeerError>(AllOf(HasSubstr("backward of step 2 on rank 0 of 2"),
+                                                 HasSubstr("timed out"), HasSubstr("rank 1 (pid "),
+                                                 HasSubstr("in forward of step 2"))));
+    }
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed, see above");
+    }
+  }));
+}
+
+TEST(Faults, RankWithFewerBatchesIsAnErrorThatNamesBothCounts) {
+  for (const char* backend : {"shm", "gloo"}) {
+    run_ranks(
+        2,
+        [](Group& world) {
+          auto net = std::make_shared<Eventful>();
+          auto ddp = std::make_unique<DistributedDataParallel<Eventful>>(net, world);
+          for (int i = 0; i < 3; ++i) {
+            step(*ddp, world);
+          }
+          if (world.rank() == 1) {
+            ddp.reset();
+            world.destroy();
+            return;
+          }
+          EXPECT_THAT([&] { step(*ddp, world); },
+                      ThrowsMessage<PeerError>(AllOf(
+                          HasSubstr("backward of step 4 on rank 0 of 2"),
+                          HasSubstr("rank 1 ended after 3 steps, this rank is in its step 4"))));
+        },
+        backend);
+  }
+}
+
+TEST(Faults, RankThatGoesOnToAnotherCollectiveIsShown) {
+  run_ranks(
+      2,
+      [](Group& world) {
+        auto net = std::make_shared<Eventful>();
+        DistributedDataParallel ddp(net, world);
+        step(ddp, world);
+        if (world.rank() == 1) {  // One batch less: it is at the end of the epoch.
+          EXPECT_THROW(world.all_reduce(at::ones({1})).wait(), PeerError);
+        } else {
+          EXPECT_THAT(
+              [&] { step(ddp, world); },
+              ThrowsMessage<PeerError>(AllOf(HasSubstr("backward of step 2 on rank 0"),
+                                             HasSubstr("10 elements"), HasSubstr("1 elements"))));
+        }
+      },
+      "shm");
+}
+
+TEST(Faults, FlippedBitInOneReplicaIsFoundAndNamed) {
+  run_ranks(2, [](Group& world) {
+    auto net = std::make_shared<Eventful>();
+    DistributedDataParallel ddp(net, world, {.check_replicas_every = 3});
+    step(ddp, world);
+    if (world.rank() == 1) {
+      reinterpret_cast<int*>(net->net->weight.data_ptr<float>())[5] ^= 1 << 20;
+    }
+    step(ddp, world);
+    EXPECT_THAT([&] { step(ddp, world); },
+                ThrowsMessage<PeerError>(HasSubstr(
+                    "'net.weight' differs at the begin of step 3 between rank 0 and rank 1")));
+  });
+}
+
+TEST(Faults, UnusedParametersOnOneRankAreToldToTheOthers) {
+  run_ranks(
+      2,
+      [](Group& world) {
+        auto net = std::make_shared<testing::Branches>();
+        auto ddp = std::make_unique<DistributedDataParallel<testing::Branches>>(net, world);
+        const auto out = (*ddp)(input_of(world.rank()), world.rank() == 0 ? 2 : 0);
+        if (world.rank() == 1) {
+          EXPECT_THROW(out.first.sum().backward(), UsageError);
+          world.destroy();
+        } else {
+          EXPECT_THAT([&] { (out.first.sum() + out.second.sum()).backward(); },
+                      ThrowsMessage<PeerError>(
+                          AllOf(HasSubstr("rank 1 had failed"), HasSubstr("'second.weight'"))));
+        }
+      },
+      "shm");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,106 @@
+#include "lockstep/parallel/gradient_hooks.h"
+
+#include <ATen/ops/ones.h>
+#include <gmock/gmock.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <stdexcept>
+
+namespace lockstep::parallel {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<Parameter> parameters_of(std::size_t count) {
+  std::vector<Parameter> parameters;
+  for (std::size_t i = 0; i < count; ++i) {
+    parameters.push_back({.name = std::to_string(i), .tensor = at::ones({2}).requires_grad_()});
+  }
+  return parameters;
+}
+
+TEST(GradientHooks, RunWhenAGradientIsAccumulated) {
+  const auto parameters = parameters_of(3);
+  std::vector<std::size_t> seen;
+  const GradientHooks hooks(parameters, [&](std::size_t i) {
+    EXPECT_TRUE(parameters[i].tensor.grad().defined());
+    seen.push_back(i);
+  });
+  auto product = parameters[0].tensor * 2;
+  product = product * parameters[2].tensor;
+  product.sum().backward();
+  EXPECT_THAT(seen, ElementsAre(2, 0));
+}
+
+TEST(GradientHooks, EndWithTheirOwner) {
+  const auto parameters = parameters_of(1);
+  int calls = 0;
+  {
+    const GradientHooks hooks(parameters, [&](std::size_t) { ++calls; });
+    parameters[0].tensor.sum().backward();
+  }
+  parameters[0].tensor.sum().backward();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(GradientHooks, PassTheirErrorsOnToBackward) {
+  const auto parameters = parameters_of(1);
+  const GradientHooks hooks(parameters, [](std::size_t) { throw std::invalid_argument("mine"); });
+  EXPECT_THROW(parameters[0].tensor.sum().backward(), std::invalid_argument);
+}
+
+TEST(GradientHooks, FindTheParametersThatNoOutputDependsOn) {
+  const auto parameters = parameters_of(4);
+  const GradientHooks hooks(parameters, [](std::size_t) {});
+  const auto one = parameters[0].tensor * parameters[2].tensor;
+  EXPECT_THAT(hooks.unreachable_from({one}), ElementsAre(1, 3));
+  EXPECT_THAT(hooks.unreachable_from({one, parameters[3].tensor * 2}), ElementsAre(1));
+  EXPECT_THAT(hooks.unreachable_from({one, parameters[1].tensor, parameters[3].tensor}), IsEmpty());
+  EXPECT_THAT(hooks.unreachable_from({at::Tensor(), at::ones({1})}), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(Backward, CallsBackWhenAllGradientsAreThere) {
+  const auto parameters = parameters_of(2);
+  std::vector<int> events;
+  const GradientHooks hooks(parameters, [&](std::size_t i) {
+    if (events.empty()) {
+      when_backward_is_done([&] {
+        EXPECT_FALSE(backward_is_nested());
+        events.push_back(-1);
+      });
+    }
+    events.push_back(static_cast<int>(i));
+  });
+  (parameters[0].tensor * parameters[1].tensor).sum().backward();
+  EXPECT_THAT(events, ElementsAre(testing::_, testing::_, -1));
+}
+
+struct Nested : torch::autograd::Function<Nested> {
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/,
+                            const at::Tensor& input) {
+    return input.clone();
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+                                                 torch::autograd::variable_list gradients) {
+    const at::AutoGradMode on(true);
+    auto inner = at::ones({2}).requires_grad_();
+    const auto outer_pass = current_backward();
+    const GradientHooks hooks({{.name = "inner", .tensor = inner}}, [&](std::size_t) {
+      EXPECT_NE(current_backward(), outer_pass);
+      when_backward_is_done([] { EXPECT_TRUE(backward_is_nested()); });
+    });
+    (inner * 2).sum().backward();
+    EXPECT_EQ(current_backward(), outer_pass);
+    return gradients;
+  }
+};
+
+TEST(Backward, KnowsThatItRunsInsideAnother) {
+  auto input = at::ones({2}).requires_grad_();
+  Nested::apply(input).sum().backward();
+  EXPECT_TRUE(input.grad().defined());
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
