@@ -11,22 +11,17 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
 
 int main() try {
   auto world = lockstep::init_process_group();
   torch::nn::Sequential model(torch::nn::Linear(10, 10), torch::nn::ReLU(),
                               torch::nn::Linear(10, 5));
-  for (auto& parameter : model->parameters()) {
-    world.broadcast(parameter.detach()).wait();  // All ranks start from rank 0's weights.
-  }
-  torch::optim::SGD optimizer(model->parameters(), torch::optim::SGDOptions(0.001));
+  lockstep::DistributedDataParallel ddp(model, world);
+  torch::optim::SGD optimizer(ddp.parameters(), torch::optim::SGDOptions(0.001));
 
-  auto loss = torch::nn::functional::mse_loss(model->forward(torch::randn({20, 10})),
-                                              torch::randn({20, 5}));
+  auto loss = torch::nn::functional::mse_loss(ddp(torch::randn({20, 10})), torch::randn({20, 5}));
   loss.backward();
-  for (auto& parameter : model->parameters()) {
-    world.all_reduce(parameter.grad(), {.op = lockstep::ReduceOp::kAvg}).wait();
-  }
   optimizer.step();
   std::printf("rank %d of %d: loss %.4f, one step taken\n", world.rank(), world.size(),
               loss.item<double>());

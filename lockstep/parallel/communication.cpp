@@ -44,8 +44,8 @@ void Communication::wait_for(std::size_t i) {
   }
 }
 
-Communication::Times Communication::finish() {
-  const Times times{.running = running_time(), .waiting = waiting_};
+CommunicationTimes Communication::finish() {
+  const CommunicationTimes times{.running = running_time(), .waiting = waiting_};
   started_.clear();
   waiting_ = Seconds(0);
   return times;

@@ -10,6 +10,7 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/gradient_bucket.h"
+#include "lockstep/parallel/statistics.h"
 
 namespace lockstep::parallel {
 
@@ -30,12 +31,8 @@ class Communication {
   // Throws what the backend throws.
   void wait_for(std::size_t i);
 
-  struct Times {
-    Seconds running{0};  // Of the sums; 0 on a GPU, where the host does not see it.
-    Seconds waiting{0};  // Of this thread for them.
-  };
   // Ends the step; the next bucket is the first of the next step.
-  Times finish();
+  CommunicationTimes finish();
 
  private:
   struct Started {

@@ -27,7 +27,7 @@ std::string names_of(const std::vector<const Parameter*>& parameters) {
 
 Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
                  const ReducerOptions& options, StepGuard& guard,
-                 std::function<void(const Communication::Times&)> finished)
+                 std::function<void(const CommunicationTimes&)> finished)
     : group_(group),
       parameters_(std::move(parameters)),
       options_(options),

@@ -33,7 +33,7 @@ class Reducer {
   // The guard outlives it. `finished` runs at the end of every synchronized backward, with what its
   // communication took.
   Reducer(const Group& group, std::vector<Parameter> parameters, const ReducerOptions& options,
-          StepGuard& guard, std::function<void(const Communication::Times&)> finished);
+          StepGuard& guard, std::function<void(const CommunicationTimes&)> finished);
 
   // Before a forward with gradients. Once, after the first whole step, it plans the buckets anew,
   // with collectives. Throws UsageError if a backward was begun and not finished.
@@ -69,7 +69,7 @@ class Reducer {
   std::vector<Parameter> parameters_;
   ReducerOptions options_;
   StepGuard& guard_;
-  std::function<void(const Communication::Times&)> finished_;
+  std::function<void(const CommunicationTimes&)> finished_;
 
   std::mutex mutex_;  // Hooks of a module on several devices run in several threads.
   Communication communication_;

@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/backward_sink.h"
+#include "lockstep/parallel/reducer.h"
 #include "lockstep/parallel/same_model.h"
 
 namespace lockstep::parallel {
@@ -90,7 +91,7 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
   }
   reducer_ =
       std::make_unique<Reducer>(group_, std::move(parameters), chosen, guard_,
-                                [this](const Communication::Times& times) { finish_step(times); });
+                                [this](const CommunicationTimes& times) { finish_step(times); });
 }
 
 Replica::~Replica() = default;
@@ -169,7 +170,7 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
   }
 }
 
-void Replica::finish_step(const Communication::Times& times) {
+void Replica::finish_step(const CommunicationTimes& times) {
   const auto now = Clock::now();
   const auto seconds = [](auto duration) {
     return std::chrono::duration<double>(duration).count();

@@ -2,7 +2,6 @@
 // apart from calling the module.
 #pragma once
 
-#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -12,8 +11,8 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/parallel/reducer.h"
 #include "lockstep/parallel/replica_check.h"
+#include "lockstep/parallel/statistics.h"
 #include "lockstep/parallel/step_guard.h"
 
 namespace torch::nn {
@@ -50,24 +49,9 @@ struct DistributedDataParallelOptions {
   std::uint64_t check_replicas_every = 0;
 };
 
-// Since the module was wrapped. Times are the host's: on a GPU, of starting the work.
-struct DistributedDataParallelStats {
-  std::uint64_t steps = 0;           // Synchronized ones.
-  std::size_t buckets = 0;           // As they are now.
-  std::size_t bytes = 0;             // Summed in each step.
-  double forward_seconds = 0;        // Of synchronized steps, as the following.
-  double backward_seconds = 0;       // From the end of forward to the end of backward.
-  double communication_seconds = 0;  // While a bucket was being summed.
-  double waiting_seconds = 0;        // Of backward, for that.
-
-  // The part of communication during which backward went on; 0 if there was none.
-  [[nodiscard]] double hidden() const {
-    return communication_seconds > 0 ? std::max(0.0, 1 - waiting_seconds / communication_seconds)
-                                     : 0;
-  }
-};
-
 namespace parallel {
+
+class Reducer;
 
 class Replica {
  public:
@@ -97,7 +81,7 @@ class Replica {
 
   void choose_devices(const DistributedDataParallelOptions& options);
   void broadcast(const std::vector<at::Tensor>& tensors) const;
-  void finish_step(const Communication::Times& times);
+  void finish_step(const CommunicationTimes& times);
 
   const torch::nn::Module& module_;
   Group group_;

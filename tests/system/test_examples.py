@@ -1,0 +1,38 @@
+"""The example programs, as a reader of the documentation would start them."""
+
+import re
+import subprocess
+
+import pytest
+
+from conftest import BIN
+
+
+def weights(text):
+    return re.findall(r"rank (\d) of (\d): the weights' sum is (\S+)", text)
+
+
+@pytest.mark.parametrize("name", ["toy_basic", "toy_model_parallel"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_started_by_the_program_end_equal(launcher, name, ranks):
+    done = subprocess.run([BIN / "examples" / name, str(ranks)], env=launcher.environment(),
+                          capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = weights(done.stdout)
+    assert sorted(rank for rank, _, _ in found) == [str(rank) for rank in range(ranks)]
+    assert len({total for _, _, total in found}) == 1
+    launcher.assert_clean(0)
+
+
+@pytest.mark.parametrize("name", ["toy_basic", "toy_model_parallel"])
+def test_ranks_of_a_launcher_end_equal(launcher, name):
+    done = launcher.run("--nproc-per-node", 2, BIN / "examples" / name)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = weights(done.stdout)
+    assert len(found) == 2 and found[0][2] == found[1][2]
+
+
+def test_loss_falls(launcher):
+    done = launcher.run("--nproc-per-node", 2, BIN / "examples" / "toy_basic")
+    losses = [float(value) for value in re.findall(r"rank 0 .*loss (\S+)", done.stdout)]
+    assert len(losses) == 4 and losses[-1] < losses[0]
