@@ -81,7 +81,7 @@ install_venv() {
   .venv/bin/python -m pip install --disable-pip-version-check --no-input -q --progress-bar off \
     -r requirements.txt ||
     die "pip could not install requirements.txt into .venv: see its message above; the machine needs a" \
-      "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has torch and pytest"
+      "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has torch, torchvision and pytest"
   venv_stamp >"$stamp"
   say ".venv: $(du -sh .venv | cut -f1) after $((SECONDS - start)) s"
 }
