@@ -1,0 +1,22 @@
+// A data set that needs no files: digits as on a pocket calculator, 28x28, in ten classes.
+//
+// Place, size, slant and brightness vary and there is noise, so that it has to be learned.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/data/image_dataset.h"
+
+namespace lockstep::data {
+
+struct GeneratedImagesOptions {
+  std::int64_t size = 10000;
+  std::uint64_t seed = 0;  // Another seed gives other images of the same kind: a test set.
+  Normalization normalization;
+};
+
+// The same bytes on every machine; image i depends on seed and i alone. Throws UsageError if the
+// size is negative.
+ImageDataset generated_images(const GeneratedImagesOptions& options = {});
+
+}  // namespace lockstep::data

@@ -1,0 +1,34 @@
+#include "lockstep/models/convnet.h"
+
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/pooling.h>
+
+#include "lockstep/models/require.h"
+
+namespace lockstep::models {
+namespace {
+
+// Halves the image.
+void push_stage(torch::nn::Sequential& net, std::int64_t in, std::int64_t out) {
+  net->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)));
+  net->push_back(torch::nn::BatchNorm2d(out));
+  net->push_back(torch::nn::ReLU());
+  net->push_back(torch::nn::MaxPool2d(2));
+}
+
+}  // namespace
+
+torch::nn::Sequential convnet(const ConvnetOptions& options) {
+  require_positive("convnet", "num_classes", options.num_classes);
+  torch::nn::Sequential net;
+  push_stage(net, 1, 16);
+  push_stage(net, 16, 32);
+  net->push_back(torch::nn::Flatten());
+  net->push_back(torch::nn::Linear(32 * 7 * 7, options.num_classes));
+  return net;
+}
+
+}  // namespace lockstep::models
