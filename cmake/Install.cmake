@@ -8,17 +8,17 @@ foreach(program lockstep lockstep-store lockstep-train)
   endif()
   install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   get_target_property(links ${program} LINK_LIBRARIES)
-  if(links MATCHES "LibTorch::|lockstep_comm")
+  if(links MATCHES "LibTorch::|lockstep_comm|lockstep_parallel")
     # Said outright: CMake keeps no path inside the source tree by itself, and .venv is there.
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
   endif()
 endforeach()
 
 # The launcher's layer is not installed: it is the inside of the program.
-install(TARGETS lockstep_base lockstep_shm lockstep_data lockstep_models lockstep_comm lockstep_all EXPORT lockstepTargets
+install(TARGETS lockstep_base lockstep_shm lockstep_data lockstep_models lockstep_comm lockstep_parallel lockstep_all EXPORT lockstepTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/lockstep/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
-foreach(layer base shm data models comm)
+foreach(layer base shm data models comm parallel)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/lockstep/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
           FILES_MATCHING PATTERN "*.h" PATTERN group_state.h EXCLUDE PATTERN work_state.h EXCLUDE
           PATTERN comm/call.h EXCLUDE PATTERN gloo_headers EXCLUDE)

@@ -15,3 +15,4 @@
 #include "lockstep/models/convnet.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/resnet.h"
+#include "lockstep/parallel/distributed_data_parallel.h"

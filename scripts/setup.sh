@@ -42,6 +42,15 @@ install_packages() {
     die "apt-get could not install: ${missing[*]}; see its message above"
 }
 
+# What `make train` trains on. It can do without: it makes images by itself then.
+install_data() {
+  local missing
+  missing=$(missing_packages dataset-fashion-mnist)
+  if [[ -n $missing ]]; then
+    (install_packages dataset-fashion-mnist) || say "going on without the data set Fashion-MNIST"
+  fi
+}
+
 is_usable_python() {
   "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
@@ -91,6 +100,7 @@ main() {
   local wanted=("${packages[@]}")
   [[ ${1:-} == check ]] && wanted+=("${check_packages[@]}")
   install_packages "${wanted[@]}"
+  install_data
   if [[ -n ${LOCKSTEP_PYTHON:-} || -n ${LIBTORCH_ROOT:-} ]]; then
     say "using ${LOCKSTEP_PYTHON:-LibTorch at $LIBTORCH_ROOT}; no .venv"
   else
