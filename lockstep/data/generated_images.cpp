@@ -77,7 +77,8 @@ void draw_digit(Random& random, std::size_t digit, Pixels pixels) {
     for (int row = y * step; row < y * step + height; ++row) {
       const int lean = slant * (step - row) / (2 * step);
       for (int column = x * step; column < x * step + width; ++column) {
-        auto& pixel = pixels[static_cast<std::size_t>((top + row) * kSide + left + lean + column)];
+        const int place = (top + row) * kSide + left + lean + column;
+        auto& pixel = pixels[static_cast<std::size_t>(place)];
         pixel = static_cast<std::uint8_t>(brightness + (pixel & 0x3f));  // At most 255.
       }
     }
