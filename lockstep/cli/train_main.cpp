@@ -27,7 +27,7 @@ struct TrainOptions {
   int nproc = 1;
   int epochs = 3;
   std::int64_t batch_size = 64;
-  double learning_rate = 0.05;
+  double learning_rate = 0.02;
   double momentum = 0.9;
   std::uint64_t seed = 0;
   std::string backend;
