@@ -27,6 +27,7 @@ int main_of(int argc, char** argv) {
   app.require_subcommand(1);
   add_allreduce(app);
   add_startup(app);
+  add_step(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
