@@ -19,7 +19,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "benchmarks/orders.h"
 #include "benchmarks/step/training.h"

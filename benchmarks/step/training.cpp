@@ -3,24 +3,18 @@
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <torch/nn/functional/loss.h>
-#include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
-#include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/conv.h>
-#include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/pooling.h>
 #include <torch/utils.h>
 
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/models/convnet.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/resnet.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
 namespace lockstep::bench {
 namespace {
-
-using torch::nn::Sequential;
 
 // What a network is given and what it decides between.
 struct Task {
@@ -40,49 +34,18 @@ Task task_of(const TrainingOptions& options) {
                       : Task{.shape = {3, 32, 32}};
 }
 
-// In the order of the layers, which arguments of a call need not be evaluated in.
-template <class... Layers>
-Sequential sequential(Layers... makers) {
-  Sequential network;
-  (network->push_back(makers()), ...);
-  return network;
-}
-
-auto linear(std::int64_t inputs, std::int64_t outputs) {
-  return [=] { return torch::nn::Linear(inputs, outputs); };
-}
-auto convolution(std::int64_t inputs, std::int64_t outputs) {
-  return [=] { return torch::nn::Conv2d(torch::nn::Conv2dOptions(inputs, outputs, 3).padding(1)); };
-}
-auto normalization(std::int64_t features) {
-  return [=] { return torch::nn::BatchNorm2d(features); };
-}
-
-Sequential mlp() {
-  const auto relu = [] { return torch::nn::ReLU(); };
-  return sequential(linear(784, 256), relu, linear(256, 256), relu, linear(256, 256), relu,
-                    linear(256, 10));
-}
-
-Sequential convnet() {
-  const auto relu = [] { return torch::nn::ReLU(); };
-  const auto pool = [] { return torch::nn::MaxPool2d(2); };
-  return sequential(
-      convolution(1, 16), normalization(16), relu, pool, convolution(16, 32), normalization(32),
-      relu, pool, [] { return torch::nn::Flatten(); }, linear(32 * 7 * 7, 10));
-}
-
 // Calls `use` with the network, whatever type holds it.
 template <class Use>
-void with_network(const TrainingOptions& options, Use use) {
+void with_network(const std::string& model, std::int64_t classes, Use use) {
   torch::manual_seed(0);
-  if (options.model == "mlp") {
-    use(mlp());
-  } else if (options.model == "convnet") {
-    use(convnet());
+  if (model == "mlp") {
+    use(models::mlp({.num_classes = classes}));
+  } else if (model == "convnet") {
+    use(models::convnet({.num_classes = classes}));
+  } else if (model == "resnet18") {
+    use(models::resnet18({.num_classes = classes}));
   } else {
-    throw UsageError("there is no model '" + options.model +
-                     "'; expected mlp, convnet or resnet18");
+    throw UsageError("there is no model '" + model + "'; expected mlp, convnet or resnet18");
   }
 }
 
@@ -123,7 +86,7 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
   autocast_ = task.reduced;
   const at::Device device = options.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   at::globalContext().setBenchmarkCuDNN(true);
-  with_network(options, [&](auto network) {
+  with_network(options.model, task.classes, [&](auto network) {
     network->to(device);
     if (task.reduced) {
       make_channels_last(*network);
