@@ -9,7 +9,7 @@ help:
 	@echo "make test     all tests: release, address and thread sanitizers"
 	@echo "make check    what takes longer: clang, clang-tidy, sanitizers over the torch parts"
 	@echo "make soak     kill, start and fuzz loops (SOAK_SECONDS=60 for each fuzz target)"
-	@echo "make bench    our numbers beside the peers'"
+	@echo "make bench    our numbers beside the peers': start-up, all_reduce, training steps"
 	@echo "make lint     clang-format and clang-tidy; make format writes the layout"
 	@echo "make clean    remove build/; .venv stays"
 
@@ -37,6 +37,7 @@ soak: setup-check
 bench: build
 	build/bin/lockstep bench startup
 	build/bin/lockstep bench allreduce
+	build/bin/lockstep bench step
 
 lint: setup-check
 	@scripts/lint.sh

@@ -1,17 +1,12 @@
 // What the two programs whose ranks `lockstep bench allreduce` measures have in common: what they
 // are told, what they reduce and what must come out. Plain C, for the Open MPI side.
-//
-// Each rank reads its orders from one pipe that all share: the benchmark writes an order as often
-// as there are ranks, and since an order is carried out together, none can take another's. Ranks
-// that wait sleep in read(), so the sides do not disturb each other. The end of the file is the end
-// of the job. After each order rank 0 prints one line of JSON.
 #pragma once
 
 #include <stddef.h>
-#include <stdio.h>
-#include <unistd.h>
 
-enum { kOrderBytes = 48, kPatternPeriod = 8 };
+#include "benchmarks/orders.h"
+
+enum { kPatternPeriod = 8 };
 
 struct Order {
   char contender[16];
@@ -21,15 +16,14 @@ struct Order {
 
 // 1 for an order, 0 at the end of the job, -1 for anything else.
 static inline int read_order(int fd, struct Order* order) {
-  char text[kOrderBytes + 1];
-  const ssize_t got = read(fd, text, kOrderBytes);
-  if (got == 0) {
-    return 0;
+  char line[kOrderBytes + 1];
+  const int got = read_order_line(fd, line);
+  if (got <= 0) {
+    return got;
   }
-  text[got > 0 ? got : 0] = '\0';
   const int fields =
-      sscanf(text, "%15s %zu %d", order->contender, &order->bytes, &order->repetitions);
-  return got == kOrderBytes && fields == 3 ? 1 : -1;
+      sscanf(line, "%15s %zu %d", order->contender, &order->bytes, &order->repetitions);
+  return fields == 3 ? 1 : -1;
 }
 
 // Every operation has values of its own, so that a result left over from the one before is wrong.

@@ -1,38 +1,14 @@
 #include "lockstep/cli/allreduce_result.h"
 
-#include <sys/utsname.h>
-
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/host.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/cli/result_text.h"
 #include "lockstep/cli/timed_run.h"
 
 namespace lockstep::cli {
-namespace {
-
-std::string architecture() {
-  utsname names{};
-  ::uname(&names);
-  return names.machine;
-}
-
-std::string as_text(std::optional<double> value, double scale, const char* unit) {
-  if (!value) {
-    return "-";
-  }
-  const double scaled = *value * scale;
-  char text[32];
-  std::snprintf(text, sizeof text, scaled < 100 ? "%.1f%s" : "%.0f%s", scaled, unit);
-  return text;
-}
-
-nlohmann::json as_json(std::optional<double> value) {
-  return value ? nlohmann::json(*value) : nlohmann::json(nullptr);
-}
-
-}  // namespace
 
 std::optional<double> Measured::seconds() const {
   return rounds.empty() ? std::nullopt : std::optional(median(rounds));
@@ -58,10 +34,10 @@ void print_allreduce_header(int rounds) {
 void print_allreduce_row(const AllreduceRow& row) {
   std::printf("%5d %10s", row.ranks, size_text(row.bytes).c_str());
   for (const auto& measured : row.measured) {
-    std::printf(" %9s", as_text(measured.seconds(), 1e6, "").c_str());
+    std::printf(" %9s", number_text(scaled(measured.seconds(), 1e6)).c_str());
   }
-  std::printf(" %10s %9s\n", as_text(row.times_ours(kGloo), 1, "x").c_str(),
-              as_text(row.times_ours(kMpi), 1, "x").c_str());
+  std::printf(" %10s %9s\n", number_text(row.times_ours(kGloo), "x").c_str(),
+              number_text(row.times_ours(kMpi), "x").c_str());
   std::fflush(stdout);
 }
 

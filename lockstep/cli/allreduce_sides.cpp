@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/base/host.h"
 #include "lockstep/cli/bench.h"
 
@@ -38,7 +40,7 @@ Command mpi_command(const SidesOptions& options) {
 
 }  // namespace
 
-AllreduceSides::AllreduceSides(const SidesOptions& options) {
+AllreduceSides::AllreduceSides(const SidesOptions& options) : ranks_(options.ranks) {
   for (const std::string backend : {"shm", "gloo"}) {
     sides_[backend] = std::make_unique<RankGroup>(options.ranks, c10d_command(options, backend));
   }
@@ -51,6 +53,19 @@ RankGroup* AllreduceSides::side_of(Contender contender) const {
   const char* side = contender == kGloo ? "gloo" : contender == kMpi ? "mpi" : "shm";
   const auto found = sides_.find(side);
   return found == sides_.end() ? nullptr : found->second.get();
+}
+
+std::vector<double> AllreduceSides::measure(RankGroup& side, const AllreduceOrder& order) const {
+  const std::string words =
+      order.contender + " " + std::to_string(order.bytes) + " " + std::to_string(order.repetitions);
+  side.tell(words);
+  const std::string answer = side.answer();
+  const auto result = nlohmann::json::parse(answer);
+  if (result.at("contender") != order.contender || result.at("bytes") != order.bytes ||
+      result.at("checked") != ranks_ * order.repetitions) {
+    side.reject("were to do and to check '" + words + "' and answered '" + answer + "'");
+  }
+  return result.at("seconds");
 }
 
 void AllreduceSides::finish() {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "lockstep/cli/allreduce_result.h"
 #include "lockstep/cli/rank_group.h"
@@ -18,16 +19,27 @@ struct SidesOptions {
   std::string spoiled;  // A contender whose result is made wrong.
 };
 
+struct AllreduceOrder {
+  std::string contender;
+  std::size_t bytes = 0;
+  int repetitions = 1;
+};
+
 class AllreduceSides {
  public:
   explicit AllreduceSides(const SidesOptions& options);
 
   // Null if that one takes no part.
   [[nodiscard]] RankGroup* side_of(Contender contender) const;
+  // Seconds of each repetition, as rank 0 saw them. Blocks until all ranks are done; throws Error
+  // if the job ends before, is too slow, or did not check the result of every repetition on every
+  // rank.
+  [[nodiscard]] std::vector<double> measure(RankGroup& side, const AllreduceOrder& order) const;
   // Waits for a regular end of all jobs; without it they are killed.
   void finish();
 
  private:
+  int ranks_;
   std::map<std::string, std::unique_ptr<RankGroup>> sides_;
 };
 

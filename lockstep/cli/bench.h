@@ -11,8 +11,11 @@ namespace lockstep::cli {
 
 void add_startup(CLI::App& app);
 void add_allreduce(CLI::App& app);
+void add_step(CLI::App& app);
 
 // Where this program lies, and the programs that it starts.
 std::filesystem::path program_folder();
+// A script of benchmarks/peers. Throws UsageError if the source tree is gone.
+std::filesystem::path peer_program(const std::string& name);
 
 }  // namespace lockstep::cli

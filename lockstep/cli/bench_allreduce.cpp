@@ -50,10 +50,10 @@ void require_memory(const AllreduceOptions& options) {
 
 // One turn of one contender; its first operation finds cold caches and sleeping ranks, and is left
 // out where there are others.
-double take_turn(RankGroup& side, const RankOrder& order, int ranks, Measured& measured) {
-  auto seconds = side.measure(order);
-  measured.operations += order.repetitions;
-  measured.checked += order.repetitions * ranks;
+double median_of_turn(std::vector<double> seconds, int ranks, Measured& measured) {
+  const int operations = static_cast<int>(seconds.size());
+  measured.operations += operations;
+  measured.checked += operations * ranks;
   if (seconds.size() > 1) {
     seconds.erase(seconds.begin());
   }
@@ -79,9 +79,9 @@ void measure(const AllreduceSides& sides, int rounds, std::vector<AllreduceRow>&
           continue;
         }
         auto& measured = row.measured[contender];
-        const RankOrder order{kContenderNames[contender].name, row.bytes,
-                              round == 0 ? 2 : repetitions[&measured]};
-        const double seconds = take_turn(*side, order, row.ranks, measured);
+        const AllreduceOrder order{kContenderNames[contender].name, row.bytes,
+                                   round == 0 ? 2 : repetitions[&measured]};
+        const double seconds = median_of_turn(sides.measure(*side, order), row.ranks, measured);
         if (round == 0) {
           repetitions[&measured] = repetitions_for(seconds);
           measured.samples = 0;

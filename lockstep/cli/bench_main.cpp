@@ -10,6 +10,15 @@ std::filesystem::path program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path();
 }
 
+std::filesystem::path peer_program(const std::string& name) {
+  const std::filesystem::path path = std::filesystem::path(LOCKSTEP_PEERS) / name;
+  if (!std::filesystem::exists(path)) {
+    throw UsageError("bench: the peer program '" + path.string() +
+                     "' is gone; run bench from the folder that lockstep was built in");
+  }
+  return path;
+}
+
 namespace {
 
 int main_of(int argc, char** argv) {
@@ -18,6 +27,7 @@ int main_of(int argc, char** argv) {
   app.require_subcommand(1);
   add_allreduce(app);
   add_startup(app);
+  add_step(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

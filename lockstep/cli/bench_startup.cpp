@@ -3,15 +3,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/cli/bench.h"
 #include "lockstep/cli/timed_run.h"
 
 namespace lockstep::cli {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct StartupOptions {
   int runs = 5;
@@ -27,15 +24,6 @@ struct Row {
   std::vector<double> our_seconds;
   std::vector<double> peer_seconds;
 };
-
-fs::path peer_program(const std::string& name) {
-  const fs::path path = fs::path(LOCKSTEP_PEERS) / name;
-  if (!fs::exists(path)) {
-    throw UsageError("bench: the peer program '" + path.string() +
-                     "' is gone; run bench from the folder that lockstep was built in");
-  }
-  return path;
-}
 
 // A start of each side in turn, so that both see the same noise.
 void measure(std::vector<Row>& rows, int runs) {

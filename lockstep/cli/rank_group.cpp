@@ -8,9 +8,8 @@
 
 #include <algorithm>
 #include <csignal>
-#include <nlohmann/json.hpp>
 
-#include "benchmarks/allreduce/job.h"
+#include "benchmarks/orders.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cli/start_program.h"
@@ -21,13 +20,6 @@ namespace {
 constexpr std::chrono::minutes kOrderLimit{3};
 constexpr std::chrono::seconds kEndLimit{30};
 constexpr std::size_t kShownErrors = 4096;
-
-std::string text_of(const RankOrder& order) {
-  std::string text =
-      order.contender + " " + std::to_string(order.bytes) + " " + std::to_string(order.repetitions);
-  text.resize(kOrderBytes, ' ');
-  return text;
-}
 
 // The end of what the ranks wrote to stderr.
 std::string tail_of(int fd) {
@@ -64,31 +56,30 @@ RankGroup::~RankGroup() {
   }
 }
 
-std::vector<double> RankGroup::measure(const RankOrder& order) {
-  std::string orders;
+void RankGroup::tell(const std::string& order) {
+  std::string line = order;
+  line.resize(kOrderBytes, ' ');
+  std::string lines;
   for (int rank = 0; rank < ranks_; ++rank) {
-    orders += text_of(order);
+    lines += line;
   }
-  write_all(orders_.write_end.get(), orders);
+  write_all(orders_.write_end.get(), lines);
+}
+
+std::string RankGroup::answer() {
   const auto deadline = Deadline::in(kOrderLimit);
   std::string line;
   do {
     line = next_line(deadline);
   } while (!line.starts_with('{'));  // Gloo says on stdout that it is connected.
-  const auto result = nlohmann::json::parse(line);
-  if (result.at("contender") != order.contender || result.at("bytes") != order.bytes ||
-      result.at("checked") != ranks_ * order.repetitions) {
-    fail("were to do and to check '" + std::string(trim(text_of(order))) + "' and answered '" +
-         line + "'");
-  }
-  return result.at("seconds");
+  return line;
 }
 
 void RankGroup::finish() {
   orders_ = {};
   const int status = wait_for_end(Deadline::in(kEndLimit));
   if (status != 0) {
-    fail("ended with exit code " + std::to_string(status));
+    reject("ended with exit code " + std::to_string(status));
   }
 }
 
@@ -102,13 +93,13 @@ std::string RankGroup::next_line(Deadline deadline) {
     }
     pollfd waiting{lines_.read_end.get(), POLLIN, 0};
     if (::poll(&waiting, 1, deadline.poll_timeout()) == 0) {
-      fail("were not done after " + to_text(deadline.total()));
+      reject("were not done after " + to_text(deadline.total()));
     }
     char block[4096];
     const ssize_t got = ::read(waiting.fd, block, sizeof block);
     if (got == 0) {
       const int status = wait_for_end(Deadline::in(kEndLimit));
-      fail("ended with exit code " + std::to_string(status));
+      reject("ended with exit code " + std::to_string(status));
     }
     unread_.append(block, static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   }
@@ -125,7 +116,7 @@ int RankGroup::wait_for_end(Deadline deadline) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-void RankGroup::fail(const std::string& what) {
+void RankGroup::reject(const std::string& what) {
   throw Error("the ranks of '" + join(command_, " ") + "' " + what + ":\n" +
               tail_of(errors_.get()));
 }

@@ -1,12 +1,11 @@
 // One side of a benchmark: a job whose ranks wait until they are told what to measure.
 //
 // It starts once and then takes one order at a time, so that sides can take turns without paying
-// for their start. benchmarks/allreduce/job.h says what the ranks do.
+// for their start. benchmarks/orders.h says how the ranks get it.
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,12 +13,6 @@
 #include "lockstep/base/fd.h"
 
 namespace lockstep::cli {
-
-struct RankOrder {
-  std::string contender;
-  std::size_t bytes = 0;
-  int repetitions = 1;
-};
 
 class RankGroup {
  public:
@@ -30,10 +23,14 @@ class RankGroup {
   RankGroup& operator=(const RankGroup&) = delete;
   ~RankGroup();  // Ends it, if finish() did not.
 
-  // Seconds of each repetition, as rank 0 saw them. Blocks until all ranks are done; throws Error
-  // with what they wrote to stderr if the job ends before, is too slow, or did not check the result
-  // of every repetition on every rank.
-  std::vector<double> measure(const RankOrder& order);
+  // Words that all ranks get. Does not wait: groups that were told one after the other work at the
+  // same time.
+  void tell(const std::string& order);
+  // The JSON that rank 0 printed when the order was carried out. Blocks until then; throws Error
+  // with what the ranks wrote to stderr if the job ends before or is too slow.
+  std::string answer();
+  // Throws Error: the ranks `what`, and what they wrote to stderr.
+  [[noreturn]] void reject(const std::string& what);
 
   // Tells the ranks that it is over and waits for them. Throws Error if the job failed.
   void finish();
@@ -42,7 +39,6 @@ class RankGroup {
   std::string next_line(Deadline deadline);
   // The job's exit code; kills it at the deadline.
   int wait_for_end(Deadline deadline);
-  [[noreturn]] void fail(const std::string& what);
 
   int ranks_;
   std::vector<std::string> command_;

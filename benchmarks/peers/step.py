@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""PyTorch's sides of `lockstep bench step`, which starts them: what benchmarks/step does in C++.
+
+    lockstep run --nproc-per-node 2 step.py BACKEND PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
+    step.py plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
+
+Orders and answers are those of benchmarks/step/ranks.cpp. Without torchvision, resnet18 answers
+every order with {"missing": reason}.
+"""
+
+import contextlib
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+ORDER_BYTES = 48  # As in benchmarks/orders.h.
+
+
+def mlp():
+    widths = (784, 256, 256, 256)
+    hidden = [layer for pair in zip(widths, widths[1:]) for layer in (nn.Linear(*pair), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(256, 10))
+
+
+def convnet():
+    def block(inputs, outputs):
+        return nn.Conv2d(inputs, outputs, 3, padding=1), nn.BatchNorm2d(outputs), nn.ReLU(), nn.MaxPool2d(2)
+
+    return nn.Sequential(*block(1, 16), *block(16, 32), nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
+
+
+def resnet18(classes):
+    from torchvision.models import resnet18 as torchvisions
+
+    return torchvisions(num_classes=classes)
+
+
+class Training:
+    """Forward, loss, backward and SGD of one network on one batch, as in benchmarks/step/training.h."""
+
+    def __init__(self, model, batch_size, device, backend, spoiled):
+        reduced = device == "cuda" and model == "resnet18"  # In bfloat16, channels last.
+        pixels, classes = (224, 1000) if reduced else (32, 10)
+        shape = {"mlp": (784,), "convnet": (1, 28, 28), "resnet18": (3, pixels, pixels)}[model]
+        layout = torch.channels_last if reduced else torch.contiguous_format
+
+        torch.manual_seed(0)
+        net = {"mlp": mlp, "convnet": convnet, "resnet18": lambda: resnet18(classes)}[model]()
+        net = net.to(device, memory_format=layout)
+        if spoiled:
+            with torch.no_grad():
+                next(net.parameters()).mul_(2)
+        # Fused is what PyTorch is best with on a GPU; on CPU it is left to its default.
+        self.optimizer = torch.optim.SGD(
+            net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=device == "cuda" or None
+        )
+        rank = 0
+        if backend != "plain":
+            dist.init_process_group(backend)
+            rank = dist.get_rank()
+        self.net = net if backend == "plain" else DistributedDataParallel(net)
+        torch.manual_seed(1 + rank)
+        self.images = torch.randn(batch_size, *shape).to(device, memory_format=layout)
+        self.labels = torch.randint(classes, (batch_size,)).to(device)
+        self.autocast = (
+            (lambda: torch.autocast("cuda", torch.bfloat16)) if reduced else contextlib.nullcontext
+        )
+        self.is_first = rank == 0
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.autocast():
+            loss = nn.functional.cross_entropy(self.net(self.images), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def peak_bytes(device):
+    if device == "cuda":
+        return torch.cuda.max_memory_allocated()
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
+
+
+def timed_steps(training, device, warm, steps):
+    for _ in range(warm):
+        loss = training.step()
+    seconds = []
+    if device == "cuda":
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(steps):
+            loss = training.step()
+        torch.cuda.synchronize()
+        seconds.append((time.perf_counter() - start) / steps)
+    else:
+        for _ in range(steps):
+            start = time.perf_counter()
+            loss = training.step()
+            seconds.append(time.perf_counter() - start)
+    return {"seconds": seconds, "loss": loss.item(), "peak_bytes": peak_bytes(device)}
+
+
+def carry_out(order, training, device):
+    what, *numbers = order.split()
+    if what == "check":
+        return {"losses": [training.step().item() for _ in range(int(numbers[0]))]}
+    if what == "time":
+        return timed_steps(training, device, *map(int, numbers))
+    raise ValueError(f"{order!r} is no order")
+
+
+def main():
+    backend, pipe, model, batch_size, device = sys.argv[1:6]
+    orders = os.open(pipe, os.O_RDONLY)
+    torch.set_num_threads(1)
+    torch.backends.cudnn.benchmark = True
+    training, missing = None, None
+    try:
+        training = Training(model, int(batch_size), device, backend, spoiled=len(sys.argv) > 6)
+    except ModuleNotFoundError as error:
+        missing = {"missing": str(error)}
+    is_first = training.is_first if training else os.environ.get("RANK", "0") == "0"
+    while order := os.read(orders, ORDER_BYTES):
+        answer = missing or carry_out(order.decode(), training, device)
+        if is_first:
+            print(json.dumps(answer, allow_nan=False), flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+main()

@@ -1,0 +1,136 @@
+#include "benchmarks/step/training.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/utils.h>
+
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/models/convnet.h"
+#include "lockstep/models/mlp.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+
+namespace lockstep::bench {
+namespace {
+
+// What a network is given and what it decides between.
+struct Task {
+  std::vector<std::int64_t> shape;
+  std::int64_t classes = 10;
+  bool reduced = false;  // In bfloat16, channels last.
+};
+
+Task task_of(const TrainingOptions& options) {
+  if (options.model == "mlp") {
+    return {.shape = {784}};
+  }
+  if (options.model == "convnet") {
+    return {.shape = {1, 28, 28}};
+  }
+  return options.cuda ? Task{.shape = {3, 224, 224}, .classes = 1000, .reduced = true}
+                      : Task{.shape = {3, 32, 32}};
+}
+
+// Calls `use` with the network, whatever type holds it.
+template <class Use>
+void with_network(const std::string& model, std::int64_t classes, Use use) {
+  torch::manual_seed(0);
+  if (model == "mlp") {
+    use(models::mlp({.num_classes = classes}));
+  } else if (model == "convnet") {
+    use(models::convnet({.num_classes = classes}));
+  } else if (model == "resnet18") {
+    use(models::resnet18({.num_classes = classes}));
+  } else {
+    throw UsageError("there is no model '" + model + "'; expected mlp, convnet or resnet18");
+  }
+}
+
+void make_channels_last(torch::nn::Module& module) {
+  for (auto& parameter : module.parameters()) {
+    if (parameter.dim() == 4) {
+      parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
+}
+
+// As `with torch.autocast("cuda", torch.bfloat16, enabled=on)`.
+class Autocast {
+ public:
+  explicit Autocast(bool on) : on_(on) {
+    if (on_) {
+      at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16);
+      at::autocast::set_autocast_enabled(at::kCUDA, true);
+    }
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+  ~Autocast() {
+    if (on_) {
+      at::autocast::set_autocast_enabled(at::kCUDA, false);
+      at::autocast::clear_cache();
+    }
+  }
+
+ private:
+  bool on_;
+};
+
+}  // namespace
+
+Training::Training(const TrainingOptions& options, const std::optional<Group>& group) {
+  const Task task = task_of(options);
+  autocast_ = task.reduced;
+  const at::Device device = options.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
+  at::globalContext().setBenchmarkCuDNN(true);
+  with_network(options.model, task.classes, [&](auto network) {
+    network->to(device);
+    if (task.reduced) {
+      make_channels_last(*network);
+    }
+    if (options.spoiled) {
+      const at::NoGradGuard no_grad;
+      network->parameters().front().mul_(2);
+    }
+    optimizer_.emplace(network->parameters(),
+                       torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(1e-4));
+    if (group) {
+      const auto ddp =
+          std::make_shared<DistributedDataParallel<typename parallel::ModuleOf<decltype(network)>>>(
+              network, *group);
+      forward_ = [ddp](const at::Tensor& images) { return ddp->forward(images); };
+      stats_ = [ddp] { return ddp->stats(); };
+    } else {
+      forward_ = [network](const at::Tensor& images) mutable { return network->forward(images); };
+    }
+  });
+  torch::manual_seed(static_cast<std::uint64_t>(1 + (group ? group->rank() : 0)));
+  std::vector<std::int64_t> sizes{options.batch_size};
+  sizes.insert(sizes.end(), task.shape.begin(), task.shape.end());
+  images_ = at::randn(sizes).to(device);
+  labels_ = at::randint(task.classes, {options.batch_size}, at::kLong).to(device);
+  if (task.reduced) {
+    images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+}
+
+at::Tensor Training::step() {
+  optimizer_->zero_grad();
+  at::Tensor loss;
+  {
+    const Autocast autocast(autocast_);
+    loss = torch::nn::functional::cross_entropy(forward_(images_), labels_);
+  }
+  loss.backward();
+  optimizer_->step();
+  return loss;
+}
+
+std::optional<DistributedDataParallelStats> Training::stats() const {
+  return stats_ ? std::optional(stats_()) : std::nullopt;
+}
+
+}  // namespace lockstep::bench

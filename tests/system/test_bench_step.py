@@ -1,0 +1,146 @@
+"""`lockstep bench step` with settings that take seconds; what it measured here means nothing."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from conftest import BIN, wait_for
+
+SIDES = ("ours", "plain_cpp", "pytorch", "plain_python")
+QUICK = ("--rounds", 2, "--steps", 4, "--batch-size", 8)
+
+
+def bench(*arguments, timeout=180):
+    command = [str(BIN / "lockstep"), "bench", "step", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    done = bench("--models", "mlp", *QUICK, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_row_for_each_number_of_ranks(rows):
+    places = [(row["bench"], row["model"], row["device"], row["ranks"], row["batch_size"]) for row in rows]
+    assert places == [("step", "mlp", "cpu", ranks, 8) for ranks in (1, 2)]
+    assert all(row["cores"] >= 1 and row["arch"] for row in rows)
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_the_median_is_that_of_the_rounds(rows, name):
+    for row in rows:
+        side = row["sides"][name]
+        first, second = side["rounds_s"]
+        assert side["steps"] == 4
+        assert side["median_s"] == pytest.approx((first + second) / 2)
+        assert side["samples_per_s"] == pytest.approx(8 * row["ranks"] / side["median_s"])
+
+
+@pytest.mark.parametrize("name", SIDES)
+def test_memory_and_loss_of_every_side(rows, name):
+    for row in rows:
+        side = row["sides"][name]
+        assert side["peak_bytes"] > 50 << 20
+        assert 0 < side["loss"] < 3
+
+
+def test_ratios_are_medians_over_the_rounds(rows):
+    def ratio(row, above, below):
+        rounds = zip(row["sides"][above]["rounds_s"], row["sides"][below]["rounds_s"])
+        return pytest.approx(sum(a / b for a, b in rounds) / 2)
+
+    for row in rows:
+        assert row["pytorch_over_ours"] == ratio(row, "pytorch", "ours")
+        for name, plain in (("ours", "plain_cpp"), ("pytorch", "plain_python")):
+            assert row["efficiency"][name] == ratio(row, plain, name)
+            assert row["overhead"][name] + 1 == ratio(row, name, plain)
+
+
+def test_all_gradients_travel_in_a_group_of_one_too(rows):
+    parameters = 784 * 256 + 256 + 2 * (256 * 256 + 256) + 256 * 10 + 10
+    for row in rows:
+        assert row["bytes_per_step"] == 4 * parameters
+        assert row["buckets"] >= 1
+        assert 0 <= row["hidden"] <= 1
+
+
+def test_the_table_has_a_line_for_each_row_and_says_what_it_shows():
+    done = bench("--models", "convnet", "--ranks", 1, *QUICK)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split() for line in done.stdout.splitlines() if line.startswith("convnet")]
+    assert [line[:3] for line in lines] == [["convnet", "8", "1"]] * 2
+    assert "-" not in lines[0]
+    assert "their losses were compared" in done.stdout
+
+
+def test_without_python_the_other_sides_are_measured():
+    done = bench("--models", "mlp", "--ranks", 1, *QUICK, "--python", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "PyTorch took no part in mlp: " in done.stdout
+    assert next(line for line in done.stdout.splitlines() if line.startswith("mlp")).split().count("-") == 5
+
+
+def test_without_torchvision_the_resnet_has_no_peer(tmp_path):
+    (tmp_path / "torchvision.py").write_text("raise ModuleNotFoundError(\"No module named 'torchvision'\")")
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    done = bench("--models", "resnet18", "--ranks", 1, "--rounds", 1, "--steps", 1, "--batch-size", 2, "--python", python)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "PyTorch took no part in resnet18: No module named 'torchvision'" in done.stdout
+
+
+@pytest.mark.parametrize("side", SIDES)
+def test_a_side_that_computes_something_else_is_named(side):
+    done = bench("--models", "mlp", "--ranks", 1, *QUICK, "--spoil", side)
+    assert done.returncode == 1
+    assert "the loss of step 1 is " in done.stderr
+    assert f"'{side}'" in done.stderr
+
+
+def test_a_python_that_cannot_be_started_is_named():
+    done = bench("--models", "mlp", "--ranks", 1, *QUICK, "--python", "/no/such/python")
+    assert done.returncode == 1
+    assert "/no/such/python" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        (("--models", "transformer"), "transformer not in {mlp,convnet,resnet18}"),
+        (("--ranks", 0), "not in range 1 to 64"),
+        (("--ranks", 65), "not in range 1 to 64"),
+        (("--ranks", "two"), "--ranks"),
+        (("--rounds", 0), "--rounds"),
+        (("--steps", 0), "--steps"),
+        (("--steps", -1), "--steps"),
+        (("--batch-size", 0), "--batch-size"),
+        (("--batch-size", "1e9"), "--batch-size"),
+        (("--backend", "mpi"), "mpi not in {lockstep,shm,gloo,nccl}"),
+        (("--backend", "nccl"), "--backend nccl with --device cpu"),
+        (("--backend", "shm", "--device", "cuda"), "--backend shm with --device cuda"),
+        (("--device", "tpu"), "tpu not in {cpu,cuda}"),
+        (("--device", "cuda", "--ranks", 2), "all sides use the first GPU"),
+        (("--shout",), "--shout"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused_at_once(arguments, says):
+    done = bench(*arguments, timeout=20)
+    assert done.returncode == 2
+    assert says in done.stderr
+
+
+def test_a_killed_benchmark_leaves_no_process_behind(launcher):
+    command = [str(BIN / "lockstep"), "bench", "step", "--models", "mlp", "--ranks", "2", "--rounds", "1000"]
+    job = subprocess.Popen(command, env=launcher.environment(), stdout=subprocess.DEVNULL)
+    launcher.jobs.append(job)
+    ranks = lambda: sum(
+        ("step_ranks" in c or "step.py" in c) and " run " not in c for c in launcher.marked().values()
+    )
+    wait_for(lambda: ranks() == 8, 30, "two processes of each side")
+    job.kill()
+    wait_for(lambda: not launcher.marked(), 10, "no process is left")
