@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
+#include "lockstep/parallel/module_state.h"
 #include "lockstep/parallel/replica.h"
 #include "lockstep/parallel/tensor_visitor.h"
 
@@ -108,9 +109,14 @@ class DistributedDataParallel {
   void eval() { module_->eval(); }
   [[nodiscard]] bool is_training() const { return module_->is_training(); }
   void zero_grad(bool set_to_none = true) { module_->zero_grad(set_to_none); }
-  [[nodiscard]] std::vector<at::Tensor> parameters() const { return module_->parameters(); }
+  // Each once, as in Python, however many modules share it.
+  [[nodiscard]] std::vector<at::Tensor> parameters() const {
+    return parallel::each_once(module_->parameters());
+  }
   [[nodiscard]] auto named_parameters() const { return module_->named_parameters(); }
-  [[nodiscard]] std::vector<at::Tensor> buffers() const { return module_->buffers(); }
+  [[nodiscard]] std::vector<at::Tensor> buffers() const {
+    return parallel::each_once(module_->buffers());
+  }
   [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
   [[nodiscard]] auto named_modules() const { return module_->named_modules(); }
 

@@ -91,4 +91,12 @@ std::vector<at::Tensor> buffers(const torch::nn::Module& module,
   return found;
 }
 
+std::vector<at::Tensor> each_once(std::vector<at::Tensor> tensors) {
+  Seen seen;
+  std::erase_if(tensors, [&](const at::Tensor& tensor) {
+    return !seen.insert(tensor.unsafeGetTensorImpl()).second;
+  });
+  return tensors;
+}
+
 }  // namespace lockstep::parallel

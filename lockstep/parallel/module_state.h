@@ -33,4 +33,8 @@ std::vector<at::Tensor> states(const torch::nn::Module& module,
 std::vector<at::Tensor> buffers(const torch::nn::Module& module,
                                 const std::set<std::string>& ignored);
 
+// Without those that came before: torch::nn::Module::parameters() has a tensor once for each module
+// that shares it, and an optimizer would change it as often.
+std::vector<at::Tensor> each_once(std::vector<at::Tensor> tensors);
+
 }  // namespace lockstep::parallel

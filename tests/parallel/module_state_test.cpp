@@ -75,5 +75,11 @@ TEST(States, CanBeWrittenWithoutAutogradTakingNotice) {
   EXPECT_EQ(net.norm->running_mean._version(), version);
 }
 
+TEST(EachOnce, DropsWhatModulesShare) {
+  const Net net;
+  EXPECT_THAT(net.parameters(), SizeIs(9));
+  EXPECT_THAT(each_once(net.parameters()), SizeIs(6));
+}
+
 }  // namespace
 }  // namespace lockstep::parallel
