@@ -1,0 +1,50 @@
+"""Data-parallel training by one process: plain autograd for each rank, and sums in the order of ranks."""
+
+import functools
+
+import torch
+
+from run import Run
+
+
+def average(gradients):
+    """As PyTorch's DDP does it: divided first, by multiplication, then summed."""
+    parts = [gradient * (1 / len(gradients)) for gradient in gradients]
+    if parts[0].dtype == torch.bfloat16:
+        parts = [part.float() for part in parts]  # Rounded once, at the end.
+    return functools.reduce(torch.add, parts).to(gradients[0].dtype)
+
+
+@torch.no_grad()
+def exchange(runs):
+    for parameters in zip(*(run.net.parameters() for run in runs)):
+        if parameters[0].requires_grad:
+            total = average([parameter.grad for parameter in parameters])
+            for parameter in parameters:
+                parameter.grad = total.clone()
+
+
+@torch.no_grad()
+def copy_buffers(runs):
+    for run in runs[1:]:
+        for own, first in zip(run.net.buffers(), runs[0].net.buffers()):
+            own.copy_(first)
+
+
+def train(case, world, inputs):
+    """What each rank leaves; for cases with one pass per step and all parameters used."""
+    runs = []
+    states = []  # Of the random number generator, one per rank.
+    for rank in range(world):
+        runs.append(Run(case, rank, inputs))
+        states.append(torch.get_rng_state())
+    for step in range(case.steps):
+        copy_buffers(runs)
+        for rank, run in enumerate(runs):
+            torch.set_rng_state(states[rank])
+            run.backward(step)
+            states[rank] = torch.get_rng_state()
+        exchange(runs)
+        for run in runs:
+            run.optimizer.step()
+    return [run.end() for run in runs]

@@ -1,0 +1,28 @@
+"""Inputs and a launcher for all parity tests; both go when the last one has run."""
+
+import pathlib
+import shutil
+import sys
+
+import pytest
+import torch
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import models  # noqa: E402
+import tensor_file  # noqa: E402
+from job_launcher import Launcher  # noqa: E402
+from jobs import Jobs  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory):
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("parity")
+    inputs = folder / "inputs"
+    inputs.mkdir()
+    for model in models.SHAPES:
+        tensor_file.write(inputs / model.__name__, models.generate(model))
+    launcher = Launcher(folder)
+    yield Jobs(launcher, inputs)
+    launcher.cleanup()
+    shutil.rmtree(folder)

@@ -1,0 +1,125 @@
+"""Trains each network of models.py with PyTorch's DistributedDataParallel; ddp_cases.cpp is its twin.
+
+    ddp_cases.py BACKENDS INPUTS OUTPUTS [CASE...]    one rank of a job
+
+BACKENDS is "gloo", "rank_order" or "gloo,rank_order". INPUTS has a file of tensors per network, as
+models.generate() makes them. For each case a rank writes OUTPUTS/BACKEND/CASE.RANK: every loss, and at
+the end all parameters, gradients and buffers.
+"""
+
+import dataclasses
+import sys
+from typing import Callable
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+import models
+import tensor_file
+from rank_order import RankOrderGroup
+from run import Run
+
+
+def loss_of_outputs(ddp, x, y, step, rank):
+    return F.cross_entropy(ddp(x), y)
+
+
+def loss_of_branch(ddp, x, y, step, rank):
+    branch = "left" if (step + rank) % 2 == 0 else "right"
+    if step == 2:
+        branch = "rare" if rank == 0 else ""
+    logits, _ = ddp(x, branch)
+    return F.cross_entropy(logits, y)
+
+
+def loss_of_two_forwards(ddp, x, y, step, rank):
+    first = ddp(x)
+    return F.cross_entropy(first + ddp(x.flip(0)), y)
+
+
+@dataclasses.dataclass
+class Case:
+    model: Callable
+    loss: Callable = loss_of_outputs
+    steps: int = 4
+    passes: int = 1  # Backward passes per step; all but the last under no_sync().
+    set_to_none: bool = True  # Of zero_grad().
+    momentum: float = 0.9
+    weight_decay: float = 1e-2
+    prepare: Callable = lambda net: net
+    evaluate: bool = False  # Two forwards without gradients after each step.
+    views: bool = False
+    options: dict = dataclasses.field(default_factory=dict)
+    largest_world: int = models.RANKS
+
+
+def both(name, case):
+    """A case with gradients of their own and with views of the buckets."""
+    return {name: case, name + "_views": dataclasses.replace(case, views=True)}
+
+
+def freeze(net):
+    net[3].weight.requires_grad_(False)
+    net[0].bias.requires_grad_(False)
+
+
+def ignore(net):
+    DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(net, ["3.weight", "5.bias"])
+
+
+def channels_last(net):
+    net.to(memory_format=torch.channels_last)
+
+
+FIND = {"find_unused_parameters": True}
+STATIC = {"static_graph": True}
+CAPS = {"bucket_cap_mb_list": [0.001, 0.01, 0.002]}
+CASES = {
+    **both("mlp", Case(models.mlp)),
+    **both("mlp_kept_gradients", Case(models.mlp, set_to_none=False)),
+    **both("convnet", Case(models.convnet)),
+    **both("accumulate", Case(models.mlp, passes=3)),
+    **both("accumulate_kept_gradients", Case(models.convnet, passes=3, set_to_none=False)),
+    **both("unused", Case(models.Branches, loss_of_branch, options=FIND)),
+    **both("unused_kept_gradients", Case(models.Branches, loss_of_branch, set_to_none=False, options=FIND)),
+    **both("unused_accumulate", Case(models.Branches, loss_of_branch, passes=2, options=FIND)),
+    "unused_none": Case(models.mlp, options=FIND),
+    **both("shared", Case(models.Shared)),
+    **both("static", Case(models.Fixed, options=STATIC)),
+    "static_kept_gradients": Case(models.Fixed, set_to_none=False, options=STATIC),
+    "static_all_used": Case(models.mlp, steps=5, options={**STATIC, "bucket_cap_mb": 0.01}),
+    **both("mixed", Case(models.Mixed)),
+    "mixed_small_caps": Case(models.Mixed, options={"bucket_cap_mb": 0.002}),
+    **both("sparse", Case(models.Words, momentum=0, weight_decay=0)),
+    "two_forwards": Case(models.convnet, loss_of_two_forwards),
+    "two_buckets": Case(models.wide),
+    **both("small_cap", Case(models.mlp, options={"bucket_cap_mb": 0.002})),
+    **both("caps", Case(models.mlp, options=CAPS)),
+    "unused_caps": Case(models.Branches, loss_of_branch, options={**FIND, **CAPS}),
+    "frozen": Case(models.mlp, prepare=freeze),
+    "ignored": Case(models.mlp, prepare=ignore),
+    "channels_last": Case(models.convnet, prepare=channels_last),
+    "evaluate": Case(models.convnet, evaluate=True),
+    "evaluate_accumulate": Case(models.convnet, passes=2, evaluate=True),
+    "local_buffers": Case(models.convnet, evaluate=True, options={"forward_sync_buffers": False}),
+    "resnet18": Case(models.resnet18, steps=2, largest_world=2),
+}
+
+
+def main(backends, inputs, outputs, *names):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    for backend in backends.split(","):  # One after the other: a start takes longer than all cases.
+        group = RankOrderGroup() if backend == "rank_order" else dist.group.WORLD
+        for name, case in CASES.items():
+            if dist.get_world_size() <= case.largest_world and (not names or name in names):
+                left = Run(case, rank, inputs, group).train()
+                tensor_file.write(f"{outputs}/{backend}/{name}.{rank}", left)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,85 @@
+"""Runs the twins as jobs, each kind of job once, and compares what their ranks leave."""
+
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+import torch
+
+import tensor_file
+from job_launcher import BIN
+
+PYTHON = [sys.executable, str(pathlib.Path(__file__).with_name("ddp_cases.py"))]
+CPP = [str(BIN / "ddp_cases")]
+SECONDS = 150  # For a job; a hang is an error.
+
+
+class Jobs:
+    """outputs() is where the ranks of a job left their files."""
+
+    def __init__(self, launcher, inputs):
+        self.launcher = launcher
+        self.inputs = inputs
+        self.done = {}
+
+    def outputs(self, programs, backend):
+        """programs[i] is that of rank i."""
+        world = len(programs)
+        together = "gloo,rank_order" if programs == [PYTHON] * world and world > 2 else backend
+        key = (together, *(program[0] for program in programs))
+        if key not in self.done:
+            self.done[key] = self.run(programs, together)
+        folder, error = self.done[key]
+        assert not error, error
+        return folder / backend
+
+    def run(self, programs, backends):
+        folder = self.launcher.folder / f"job{len(self.done)}"
+        for backend in backends.split(","):
+            (folder / backend).mkdir(parents=True)
+        lines = [f'{rank}) exec {shlex.join(program)} "$@" ;;' for rank, program in enumerate(programs)]
+        choice = "\n".join(['case "$RANK" in', *lines, "esac\n"])
+        script = self.launcher.script(choice, folder.name + ".sh")
+        arguments = ["/bin/sh", script, backends, self.inputs, folder]
+        try:
+            job = self.launcher.run("--nproc-per-node", len(programs), *arguments, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return folder, f"{programs} over {backends} did not end within {SECONDS} s"
+        return folder, f"exit code {job.returncode}\n{job.stderr}" if job.returncode else ""
+
+
+def bits(tensor):
+    same_size = {2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(same_size[tensor.element_size()]).flatten()
+
+
+def difference(expected, found):
+    """The first one between two files' tensors, in the order in which they were made; else empty."""
+    if missing := expected.keys() ^ found.keys():
+        return f"only one side has {sorted(missing)}"
+    for name, tensor in expected.items():
+        other = found[name]
+        if (tensor.dtype, tensor.shape) != (other.dtype, other.shape):
+            return f"{name}: {other.dtype} {list(other.shape)}, expected {tensor.dtype} {list(tensor.shape)}"
+        differing = (bits(tensor) != bits(other)).nonzero().flatten()
+        if len(differing):
+            i = differing[0].item()
+            return (
+                f"{name}: {len(differing)} of {tensor.numel()} elements differ, the first is [{i}]: "
+                f"{other.flatten()[i].item()!r}, expected {tensor.flatten()[i].item()!r}"
+            )
+    return ""
+
+
+def assert_same(name, case, rank, expected, found):
+    """`expected` are tensors or the folder where they are, `found` is such a folder."""
+    if not isinstance(expected, dict):
+        expected = tensor_file.read(expected / f"{name}.{rank}")
+    losses = [key for key in expected if key.startswith("loss.")]
+    assert len(losses) == case.steps * case.passes
+    path = found / f"{name}.{rank}"
+    assert os.path.exists(path), f"rank {rank} left nothing"
+    text = difference(expected, tensor_file.read(path))
+    assert not text, f"rank {rank}: {text}"

@@ -1,0 +1,139 @@
+"""The networks of the parity tests; models.h has the same ones under the same names."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def mlp():
+    return nn.Sequential(
+        nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+def wide():
+    """Large enough for two buckets of the default sizes."""
+    return nn.Sequential(
+        nn.Linear(20, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+        nn.Linear(512, 10)
+    )
+
+
+def convnet():
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, 1, 1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, 1, 1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(32 * 7 * 7, 10)
+    )
+
+
+def resnet18():
+    import torchvision  # Slow to import, and only this one needs it.
+
+    return torchvision.models.resnet18(num_classes=10)
+
+
+class Branches(nn.Module):
+    """Goes through one of its branches, or none; the second output is not meant for a loss."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Linear(20, 16)
+        self.left = nn.Linear(16, 16)
+        self.right = nn.Linear(16, 16)
+        self.rare = nn.Linear(16, 16)
+        self.head = nn.Linear(16, 10)
+        self.aside = nn.Linear(16, 3)
+
+    def forward(self, x, branch):
+        hidden = F.relu(self.trunk(x))
+        if branch:
+            hidden = getattr(self, branch)(hidden)
+        return self.head(hidden), self.aside(hidden)
+
+
+class Shared(nn.Module):
+    """One layer under two names, and one weight in two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(20, 20)
+        self.again = self.first
+        self.encoder = nn.Linear(20, 10)
+        self.weight = self.encoder.weight
+        self.head = nn.Linear(20, 10)
+
+    def forward(self, x):
+        hidden = F.relu(self.again(F.relu(self.first(x))))
+        return self.head(F.linear(self.encoder(hidden), self.weight.t()))
+
+
+class Fixed(nn.Module):
+    """Uses one layer twice and another one never."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(20, 20)
+        self.never = nn.Linear(20, 20)
+        self.head = nn.Linear(20, 10)
+
+    def forward(self, x):
+        return self.head(F.relu(self.first(F.relu(self.first(x)))))
+
+
+class Mixed(nn.Module):
+    """Layers of three dtypes."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(20, 16)
+        self.exact = nn.Linear(16, 16).double()
+        self.rough = nn.Linear(16, 16).bfloat16()
+        self.second = nn.Linear(16, 16)
+        self.exact_too = nn.Linear(16, 16).double()
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        hidden = F.relu(self.exact(F.relu(self.first(x)).double()))
+        hidden = F.relu(self.rough(hidden.bfloat16()))
+        hidden = F.relu(self.exact_too(self.second(hidden.float()).double()))
+        return self.head(hidden.float())
+
+
+class Words(nn.Module):
+    """An embedding with sparse gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 12, sparse=True)
+        self.head = nn.Linear(12, 10)
+
+    def forward(self, x):
+        return self.head(self.embedding(x).mean(1))
+
+
+# What a network takes, without the batch.
+SHAPES = {
+    mlp: (20,),
+    wide: (20,),
+    convnet: (1, 28, 28),
+    resnet18: (3, 32, 32),
+    Branches: (20,),
+    Shared: (20,),
+    Fixed: (20,),
+    Mixed: (20,),
+    Words: (6,),
+}
+DRAWS = 12  # Batches for each of RANKS ranks.
+RANKS = 4
+BATCH = 4
+
+
+def generate(model):
+    """Initial state, inputs "x" and labels "y" of a network: the same for everybody who asks."""
+    torch.manual_seed(7)
+    state = {name: tensor for name, tensor in model().state_dict().items()}
+    shape = (DRAWS, RANKS, BATCH, *SHAPES[model])
+    state["x"] = torch.randint(50, shape) if model is Words else torch.randn(shape)
+    state["y"] = torch.randint(10, (DRAWS, RANKS, BATCH))
+    return state

@@ -1,0 +1,145 @@
+// One case of the parity tests on one rank.
+#pragma once
+
+#include <torch/nn/functional/loss.h>
+#include <torch/nn/module.h>
+#include <torch/optim/sgd.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/parity/tensor_file.h"
+
+namespace lockstep::parity {
+
+struct Case {
+  std::string model;  // Its file among the inputs.
+  int steps = 4;
+  int passes = 1;           // Backward passes per step; all but the last under no_sync().
+  bool set_to_none = true;  // Of zero_grad().
+  double momentum = 0.9;
+  double weight_decay = 1e-2;
+  bool evaluate = false;  // Two forwards without gradients after each step.
+  DistributedDataParallelOptions options{};
+  int largest_world = 4;
+};
+
+// Loss has a call operator for (ddp, x, y, step, rank).
+template <class Module, class Loss>
+class Run {
+ public:
+  template <class Held>
+  Run(const Case& the_case, const Group& group, Tensors data, const Held& net)
+      : case_(the_case), rank_(group.rank()), data_(std::move(data)) {
+    load(*net);
+    ddp_.emplace(net, group, case_.options);
+    optimizer_.emplace(
+        ddp_->parameters(),
+        torch::optim::SGDOptions(0.05).momentum(case_.momentum).weight_decay(case_.weight_decay));
+    torch::manual_seed(100 + static_cast<std::uint64_t>(rank_));
+  }
+
+  // What the rank leaves: every loss, and at the end all parameters, gradients and buffers.
+  Tensors train() {
+    for (int step = 0; step < case_.steps; ++step) {
+      train(step);
+      if (case_.evaluate) {
+        evaluate(step);
+      }
+    }
+    for (const auto& item : ddp_->named_parameters()) {
+      left_[item.key()] = item.value();
+      if (item.value().grad().defined()) {
+        left_[item.key() + ".grad"] = item.value().grad();
+      }
+    }
+    for (const auto& item : ddp_->named_buffers()) {
+      left_[item.key()] = item.value();
+    }
+    return left_;
+  }
+
+ private:
+  // Rank 0's values must win, except for what is ignored.
+  void load(const torch::nn::Module& net) const {
+    const at::NoGradGuard no_grad;
+    for (const auto& named : {net.named_parameters(), net.named_buffers()}) {
+      for (const auto& item : named) {
+        item.value().copy_(data_.at(item.key()));
+        if (rank_ > 0) {
+          item.value().fill_(rank_ / 8.0);
+        }
+      }
+    }
+  }
+
+  at::Tensor part(const std::string& name, int i) const { return data_.at(name)[i][rank_]; }
+
+  void train(int step) {
+    optimizer_->zero_grad(case_.set_to_none);
+    for (int i = 0; i < case_.passes; ++i) {
+      const int draw = step * case_.passes + i;
+      const auto backward = [&] {
+        const auto loss = Loss()(*ddp_, part("x", draw), part("y", draw), step, rank_);
+        loss.backward();
+        left_["loss." + std::to_string(step) + "." + std::to_string(i)] = loss.detach();
+      };
+      if (i + 1 < case_.passes) {
+        const auto no_sync = ddp_->no_sync();
+        backward();
+      } else {
+        backward();
+      }
+    }
+    optimizer_->step();
+  }
+
+  void evaluate(int step) {
+    if constexpr (requires(Module& module, at::Tensor x) { module.forward(x); }) {
+      const at::NoGradGuard no_grad;
+      ddp_->eval();
+      for (int i = 0; i < 2; ++i) {
+        left_["eval." + std::to_string(step) + "." + std::to_string(i)] = (*ddp_)(part("x", i));
+      }
+      ddp_->train();
+    }
+  }
+
+  Case case_;
+  int rank_;
+  Tensors data_;
+  Tensors left_;
+  std::optional<DistributedDataParallel<Module>> ddp_;
+  std::optional<torch::optim::SGD> optimizer_;
+};
+
+struct LossOfOutputs {
+  template <class Ddp>
+  at::Tensor operator()(Ddp& ddp, const at::Tensor& x, const at::Tensor& y, int, int) const {
+    return torch::nn::functional::cross_entropy(ddp(x), y);
+  }
+};
+
+struct LossOfBranch {
+  template <class Ddp>
+  at::Tensor operator()(Ddp& ddp, const at::Tensor& x, const at::Tensor& y, int step,
+                        int rank) const {
+    std::string branch = (step + rank) % 2 == 0 ? "left" : "right";
+    if (step == 2) {
+      branch = rank == 0 ? "rare" : "";
+    }
+    return torch::nn::functional::cross_entropy(ddp(x, branch).first, y);
+  }
+};
+
+struct LossOfTwoForwards {
+  template <class Ddp>
+  at::Tensor operator()(Ddp& ddp, const at::Tensor& x, const at::Tensor& y, int, int) const {
+    const auto first = ddp(x);
+    return torch::nn::functional::cross_entropy(first + ddp(x.flip(0)), y);
+  }
+};
+
+}  // namespace lockstep::parity

@@ -1,0 +1,77 @@
+"""One case of ddp_cases.py on one rank."""
+
+import contextlib
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+import tensor_file
+
+
+class Run:
+    """Without a group it trains the network itself, alone."""
+
+    def __init__(self, case, rank, inputs, group=None):
+        self.case = case
+        self.rank = rank
+        self.data = tensor_file.read(f"{inputs}/{case.model.__name__}")
+        self.left = {}
+        self.net = case.model()
+        self.net.load_state_dict({k: v for k, v in self.data.items() if k not in ("x", "y")})
+        case.prepare(self.net)
+        self.ddp = self.wrap(group) if group else self.net
+        # foreach=True has the bits of torch::optim::SGD in every dtype; the default loop and
+        # fused=True round bfloat16 differently.
+        self.optimizer = torch.optim.SGD(
+            self.net.parameters(),
+            lr=0.05,
+            momentum=case.momentum,
+            weight_decay=case.weight_decay,
+            foreach=True,
+        )
+        torch.manual_seed(100 + self.rank)
+
+    def wrap(self, group):
+        if self.rank > 0:  # Rank 0's values must win, except for what is ignored.
+            for tensor in self.net.state_dict().values():
+                tensor.fill_(self.rank / 8)
+        views = self.case.views
+        options = self.case.options
+        return DistributedDataParallel(
+            self.net, process_group=group, gradient_as_bucket_view=views, **options
+        )
+
+    def batch(self, i):
+        return self.data["x"][i, self.rank], self.data["y"][i, self.rank]
+
+    def backward(self, step):
+        self.optimizer.zero_grad(self.case.set_to_none)
+        for i in range(self.case.passes):
+            last = i + 1 == self.case.passes
+            with contextlib.nullcontext() if last else self.ddp.no_sync():
+                batch = self.batch(step * self.case.passes + i)
+                loss = self.case.loss(self.ddp, *batch, step, self.rank)
+                loss.backward()
+            self.left[f"loss.{step}.{i}"] = loss.detach()
+
+    @torch.no_grad()
+    def evaluate(self, step):
+        self.ddp.eval()
+        for i in range(2):
+            self.left[f"eval.{step}.{i}"] = self.ddp(self.batch(i)[0])
+        self.ddp.train()
+
+    def train(self):
+        for step in range(self.case.steps):
+            self.backward(step)
+            self.optimizer.step()
+            if self.case.evaluate:
+                self.evaluate(step)
+        return self.end()
+
+    def end(self):
+        self.left.update(self.net.state_dict())
+        for name, parameter in self.net.named_parameters(remove_duplicate=False):
+            if parameter.grad is not None:
+                self.left[name + ".grad"] = parameter.grad
+        return self.left

@@ -1,0 +1,57 @@
+"""Losses, weights, gradients and buffers of DistributedDataParallel are PyTorch's, bit for bit."""
+
+import alone
+import pytest
+from ddp_cases import CASES
+from jobs import CPP, PYTHON, assert_same
+
+# Cases that alone.py can compute.
+PLAIN = ["mlp", "convnet", "mixed", "frozen", "two_buckets"]
+
+
+def of_worlds(worlds):
+    """All (world size, case) that are run; jobs with the same world size follow each other."""
+    chosen = [(world, name) for world in worlds for name in CASES if world <= CASES[name].largest_world]
+    return pytest.mark.parametrize("world, name", chosen)
+
+
+@of_worlds([1, 2, 3, 4])
+def test_over_gloo(jobs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "gloo")
+    found = jobs.outputs([CPP] * world, "gloo")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)
+
+
+@of_worlds([2])
+def test_over_shared_memory_two_ranks_are_as_over_gloo(jobs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "gloo")
+    found = jobs.outputs([CPP] * world, "shm")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)
+
+
+@of_worlds([3, 4])
+def test_over_shared_memory_more_ranks_sum_in_their_order(jobs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "rank_order")
+    found = jobs.outputs([CPP] * world, "shm")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)
+
+
+@pytest.mark.parametrize("world", [3, 4])
+@pytest.mark.parametrize("name", PLAIN)
+def test_over_shared_memory_is_as_one_process_computes_it(jobs, world, name):
+    expected = alone.train(CASES[name], world, jobs.inputs)
+    found = jobs.outputs([CPP] * world, "shm")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected[rank], found)
+
+
+@of_worlds([2])
+@pytest.mark.parametrize("programs", [[PYTHON, CPP], [CPP, PYTHON]], ids=["python_first", "cpp_first"])
+def test_a_python_and_a_cpp_rank_train_together(jobs, programs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "gloo")
+    found = jobs.outputs(programs, "gloo")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)
