@@ -57,6 +57,7 @@ class Reducer {
 
   void build(const std::vector<Bucket>& plan);
   void replan();
+  void keep_memory_of_gradients() const;
   void on_hook(std::size_t parameter);
   void watch_this_backward();
   void mark_ready(std::size_t parameter);

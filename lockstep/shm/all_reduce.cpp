@@ -57,6 +57,9 @@ class Folding {
       stage_slices(0, team_.staging(team_.rank()));
     }
     look_at(team_.agree());
+    if (ranks_ == 1 && reduction_.op != ReduceOp::kPremulSum) {
+      return;  // The tensor is its own sum.
+    }
     const auto staged = static_cast<std::size_t>(
         std::count(placed_.begin(), placed_.end(), static_cast<std::byte*>(nullptr)));
     if (bytes_ <= kSmallBytes || (staged == ranks_ && everybody_if_staged)) {

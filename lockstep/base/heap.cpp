@@ -1,0 +1,37 @@
+#include "lockstep/base/heap.h"
+
+#include <malloc.h>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+
+namespace lockstep {
+namespace {
+
+// The most that glibc takes; larger blocks are always the kernel's.
+constexpr int kLargestBlock = 32 << 20;
+
+std::mutex mutex;
+std::size_t kept = 0;
+
+}  // namespace
+
+bool keep_freed_memory(std::size_t bytes, const Environment& environment) {
+  for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}) {
+    if (environment.get(name)) {
+      return false;
+    }
+  }
+  const std::lock_guard lock(mutex);
+  if (bytes > kept) {
+    kept = bytes;
+    // Setting one of them ends glibc's guesses at the other.
+    ::mallopt(M_MMAP_THRESHOLD, kLargestBlock);
+    ::mallopt(M_TRIM_THRESHOLD,
+              static_cast<int>(std::min<std::size_t>(kept, std::numeric_limits<int>::max())));
+  }
+  return true;
+}
+
+}  // namespace lockstep
