@@ -3,7 +3,8 @@
 //   ddp_cases BACKEND INPUTS OUTPUTS [CASE...]    one rank of a job
 //
 // INPUTS has a file of tensors per network. For each case a rank writes
-// OUTPUTS/BACKEND/CASE.RANK.
+// OUTPUTS/BACKEND/CASE.RANK. With the backend nccl everything is on the GPU.
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
@@ -125,16 +126,23 @@ Table table() {
   return t;
 }
 
+Case on(at::Device device, Case the_case) {
+  the_case.device = device;
+  return the_case;
+}
+
 void run(const std::string& backend, const std::filesystem::path& inputs,
          const std::filesystem::path& outputs, const std::vector<std::string>& names) {
   at::set_num_threads(1);
+  const at::Device device = backend == "nccl" ? at::kCUDA : at::kCPU;
+  at::globalContext().setDeterministicAlgorithms(device.is_cuda(), /*warn_only=*/false);
   const auto world = init_process_group({.backend = backend});
   const auto cases = table();
   for (const auto& [name, the_case, train] : cases.entries()) {
     if (world.size() <= the_case.largest_world &&
         (names.empty() || std::count(names.begin(), names.end(), name) > 0)) {
       write(outputs / backend / (name + "." + std::to_string(world.rank())),
-            train(the_case, world, read(inputs / the_case.model)));
+            train(on(device, the_case), world, read(inputs / the_case.model)));
     }
   }
 }

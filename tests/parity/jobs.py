@@ -14,6 +14,7 @@ from job_launcher import BIN
 PYTHON = [sys.executable, str(pathlib.Path(__file__).with_name("ddp_cases.py"))]
 CPP = [str(BIN / "ddp_cases")]
 SECONDS = 150  # For a job; a hang is an error.
+DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # What cuBLAS asks for.
 
 
 class Jobs:
@@ -24,27 +25,29 @@ class Jobs:
         self.inputs = inputs
         self.done = {}
 
-    def outputs(self, programs, backend):
-        """programs[i] is that of rank i."""
+    def outputs(self, programs, backend, names=()):
+        """programs[i] is that of rank i; without names, all cases."""
         world = len(programs)
         together = "gloo,rank_order" if programs == [PYTHON] * world and world > 2 else backend
         key = (together, *(program[0] for program in programs))
         if key not in self.done:
-            self.done[key] = self.run(programs, together)
+            self.done[key] = self.run(programs, together, names)
         folder, error = self.done[key]
         assert not error, error
         return folder / backend
 
-    def run(self, programs, backends):
+    def run(self, programs, backends, names):
         folder = self.launcher.folder / f"job{len(self.done)}"
         for backend in backends.split(","):
             (folder / backend).mkdir(parents=True)
         lines = [f'{rank}) exec {shlex.join(program)} "$@" ;;' for rank, program in enumerate(programs)]
         choice = "\n".join(['case "$RANK" in', *lines, "esac\n"])
         script = self.launcher.script(choice, folder.name + ".sh")
-        arguments = ["/bin/sh", script, backends, self.inputs, folder]
+        arguments = ["/bin/sh", script, backends, self.inputs, folder, *names]
         try:
-            job = self.launcher.run("--nproc-per-node", len(programs), *arguments, timeout=SECONDS)
+            job = self.launcher.run(
+                "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=DETERMINISTIC
+            )
         except subprocess.TimeoutExpired:
             return folder, f"{programs} over {backends} did not end within {SECONDS} s"
         return folder, f"exit code {job.returncode}\n{job.stderr}" if job.returncode else ""

@@ -24,6 +24,7 @@ struct Case {
   bool evaluate = false;  // Two forwards without gradients after each step.
   DistributedDataParallelOptions options{};
   int largest_world = 4;
+  at::Device device = at::kCPU;
 };
 
 // Loss has a call operator for (ddp, x, y, step, rank).
@@ -34,6 +35,7 @@ class Run {
   Run(const Case& the_case, const Group& group, Tensors data, const Held& net)
       : case_(the_case), rank_(group.rank()), data_(std::move(data)) {
     load(*net);
+    net->to(case_.device);
     ddp_.emplace(net, group, case_.options);
     optimizer_.emplace(
         ddp_->parameters(),
@@ -75,7 +77,9 @@ class Run {
     }
   }
 
-  at::Tensor part(const std::string& name, int i) const { return data_.at(name)[i][rank_]; }
+  at::Tensor part(const std::string& name, int i) const {
+    return data_.at(name)[i][rank_].to(case_.device);
+  }
 
   void train(int step) {
     optimizer_->zero_grad(case_.set_to_none);

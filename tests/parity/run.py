@@ -11,14 +11,16 @@ import tensor_file
 class Run:
     """Without a group it trains the network itself, alone."""
 
-    def __init__(self, case, rank, inputs, group=None):
+    def __init__(self, case, rank, inputs, group=None, device="cpu"):
         self.case = case
+        self.device = device
         self.rank = rank
         self.data = tensor_file.read(f"{inputs}/{case.model.__name__}")
         self.left = {}
         self.net = case.model()
         self.net.load_state_dict({k: v for k, v in self.data.items() if k not in ("x", "y")})
         case.prepare(self.net)
+        self.net.to(device)
         self.ddp = self.wrap(group) if group else self.net
         # foreach=True has the bits of torch::optim::SGD in every dtype; the default loop and
         # fused=True round bfloat16 differently.
@@ -42,7 +44,7 @@ class Run:
         )
 
     def batch(self, i):
-        return self.data["x"][i, self.rank], self.data["y"][i, self.rank]
+        return tuple(self.data[name][i, self.rank].to(self.device) for name in ("x", "y"))
 
     def backward(self, step):
         self.optimizer.zero_grad(self.case.set_to_none)

@@ -33,7 +33,7 @@ void write(const std::filesystem::path& path, const Tensors& tensors) {
   file.exceptions(std::ios::failbit | std::ios::badbit);
   file.open(path, std::ios::binary);
   for (const auto& [name, tensor] : tensors) {
-    const auto dense = tensor.detach().to_dense().contiguous();
+    const auto dense = tensor.detach().cpu().to_dense().contiguous();
     file << name << ' ' << name_of(dense.scalar_type()) << ' ';
     for (std::int64_t i = 0; i < dense.dim(); ++i) {
       file << (i == 0 ? "" : ",") << dense.size(i);

@@ -14,7 +14,7 @@ NAMES = {dtype: name for name, dtype in DTYPES.items()}
 def write(path, tensors):
     with open(path, "wb") as file:
         for name, tensor in tensors.items():
-            tensor = tensor.detach().to_dense().contiguous()
+            tensor = tensor.detach().cpu().to_dense().contiguous()
             sizes = ",".join(map(str, tensor.shape))
             file.write(f"{name} {NAMES[tensor.dtype]} {sizes}\n".encode())
             file.write(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
