@@ -35,7 +35,7 @@ class Run {
   Run(const Case& the_case, const Group& group, Tensors data, const Held& net)
       : case_(the_case), rank_(group.rank()), data_(std::move(data)) {
     load(*net);
-    net->to(case_.device);
+    parallel::pointer_to(net)->to(case_.device);
     ddp_.emplace(net, group, case_.options);
     optimizer_.emplace(
         ddp_->parameters(),
