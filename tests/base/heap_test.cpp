@@ -24,8 +24,6 @@ long faults_of_using_a_block() {
   return after.ru_minflt - before.ru_minflt;
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // They have a malloc of their own.
 TEST(KeepFreedMemory, SparesThePageFaultsOfTheNextUse) {
   const auto all = static_cast<long>(kBlock / 4096);
   EXPECT_GE(faults_of_using_a_block(), all / 600);  // Huge pages may make them fewer.
@@ -33,7 +31,6 @@ TEST(KeepFreedMemory, SparesThePageFaultsOfTheNextUse) {
   faults_of_using_a_block();
   EXPECT_LT(faults_of_using_a_block(), all / 600);
 }
-#endif
 
 TEST(KeepFreedMemory, LeavesTheUsersChoiceAlone) {
   for (const char* name : {"MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES"}) {

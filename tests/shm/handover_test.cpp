@@ -187,8 +187,8 @@ TEST_P(ShmHandOverWithoutRank, ADeadRankIsNamedLongBeforeTheDeadline) {
 TEST(ShmHandOver, ARankThatLivesAndDoesNotComeIsNamedAtTheDeadline) {
   FolderBoard board;
   const auto listener = listen_unix(1);
-  board.post("shm/1", "1\n" + listener.name + "\nsecret\n" + std::to_string(::getpid()) + "\n" +
-                          host_id() + "\nbox");
+  board.post("shm/1", std::to_string(kVersion) + "\n" + listener.name + "\nsecret\n" +
+                          std::to_string(::getpid()) + "\n" + host_id() + "\nbox");
   EXPECT_THAT(
       [&] { hand_over(segment_of(0), 0, 2, board, Deadline::in(std::chrono::milliseconds(50))); },
       ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1 did not"), HasSubstr("50 ms"))));
@@ -196,8 +196,8 @@ TEST(ShmHandOver, ARankThatLivesAndDoesNotComeIsNamedAtTheDeadline) {
 
 class ShmHandOverNotice : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Texts, ShmHandOverNotice,
-                         ::testing::Values("", "2\na\nb\n3\nc\nd", "1\n", "\n\n\n\n\n", "garbage",
-                                           "1\na\nb\n3\nc\nd\ne"));
+                         ::testing::Values("", "1\na\nb\n3\nc\nd", "2\n", "\n\n\n\n\n", "garbage",
+                                           "2\na\nb\n3\nc\nd\ne"));
 
 TEST_P(ShmHandOverNotice, OfAnotherVersionIsAPeerErrorThatNamesTheRank) {
   FolderBoard board;
@@ -277,8 +277,8 @@ TEST(ShmHandOver, ARankThatHandsOverSomethingElseIsNamed) {
                     AllOf(HasSubstr("rank 1 (pid "), HasSubstr("no sealed memory segment"))));
   });
   const auto notice = notice_of(board, 0);
-  board.post("shm/1",
-             "1\nsocket\nsecret\n" + std::to_string(::getpid()) + "\n" + host_id() + "\nbox");
+  board.post("shm/1", std::to_string(kVersion) + "\nsocket\nsecret\n" + std::to_string(::getpid()) +
+                          "\n" + host_id() + "\nbox");
   const auto socket = connect_unix(notice.socket, soon());
   EXPECT_TRUE(send_with_fd(socket.get(), hello(1, notice.secret), 0));
   EXPECT_EQ(zero.status(), 0);
