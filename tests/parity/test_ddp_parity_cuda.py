@@ -4,8 +4,9 @@ import pytest
 from ddp_cases import CASES
 from jobs import CPP, PYTHON, assert_same
 
-# NCCL sums no sparse tensors.
-NAMES = [name for name in CASES if not name.startswith("sparse")]
+# NCCL sums no sparse tensors, and PyTorch 2.11 refuses a second forward before backward where there are
+# buffers (pytorch/pytorch#175024).
+NAMES = [name for name in CASES if name not in ("sparse", "sparse_views", "two_forwards")]
 
 
 @pytest.mark.parametrize("name", NAMES)
