@@ -19,6 +19,10 @@ at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions opti
 
 void Communication::start(const GradientBucket& bucket) {
   const auto& contents = bucket.contents();
+  if (!contents.defined()) {
+    started_.emplace_back();
+    return;
+  }
   const auto backend = group_.backend(contents.device().type());
   std::vector<at::Tensor> tensors{contents};
   Started started{.work = nullptr, .contents = contents, .at = Clock::now(), .done = nullptr};
@@ -32,6 +36,9 @@ void Communication::start(const GradientBucket& bucket) {
 }
 
 void Communication::wait_for(std::size_t i) {
+  if (!started_[i].work) {
+    return;
+  }
   const auto start = Clock::now();
   started_[i].work->wait();
   waiting_ += Clock::now() - start;
@@ -63,7 +70,7 @@ Communication::Seconds Communication::running_time() const {
         total += end - begin;
         last = end;
       }
-    } else if (started.contents.device().is_cpu()) {
+    } else if (started.work && started.contents.device().is_cpu()) {
       try {
         total += std::chrono::duration<double, std::milli>(started.work->getDuration());
       } catch (const std::exception&) {  // A backend that does not measure.

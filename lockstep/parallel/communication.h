@@ -24,8 +24,8 @@ class Communication {
   // Memory in which the group's backend sums without a copy, where it has such.
   [[nodiscard]] at::Tensor allocate(std::int64_t elements, at::TensorOptions options) const;
 
-  // Starts to sum the next bucket of this step. On a GPU that is ordered after what the current
-  // stream does now, and runs on a stream of the backend's.
+  // Starts to sum the next bucket of this step, if it has contents. On a GPU that is ordered after
+  // what the current stream does now, and runs on a stream of the backend's.
   void start(const GradientBucket& bucket);
   // Waits for the i-th that was started. On a GPU the current stream waits, the host does not.
   // Throws what the backend throws.

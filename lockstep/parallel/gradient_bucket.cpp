@@ -3,6 +3,7 @@
 #include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 #include "lockstep/base/error.h"
@@ -32,7 +33,7 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
     bytes_ += parameter.tensor.nbytes();
     sparse_ = parameter.sparse;
   }
-  if (sparse_) {
+  if (sparse_ || mode_ == Mode::kStay) {
     return;
   }
   const auto& like = tensors_.front();
@@ -56,6 +57,9 @@ at::Tensor& GradientBucket::gradient(std::size_t i) const { return tensors_[i].m
 void GradientBucket::put(std::size_t i, int ranks) {
   if (sparse_) {
     put_sparse(i, ranks);
+    return;
+  }
+  if (mode_ == Mode::kStay) {
     return;
   }
   at::Tensor& grad = gradient(i);
@@ -103,6 +107,12 @@ void GradientBucket::give(std::size_t i) {
     return;  // The gradient itself was summed.
   }
   at::Tensor& grad = gradient(i);
+  if (mode_ == Mode::kStay) {
+    if (!grad.defined()) {
+      grad = at::zeros_like(tensors_[i]);
+    }
+    return;
+  }
   if (mode_ == Mode::kSeparate) {
     if (grad.defined()) {
       grad.copy_(places_[i]);

@@ -20,6 +20,7 @@ class GradientBucket {
   enum class Mode {
     kViews,     // It is a view of the bucket: no second copy of the gradients exists.
     kSeparate,  // It is a tensor of its own, copied in and out.
+    kStay,      // Nothing travels, because there is one rank: it is what autograd made.
   };
 
   // Gradients that are defined already move in, with kViews. A sparse gradient has no place: what
@@ -29,7 +30,8 @@ class GradientBucket {
 
   [[nodiscard]] const std::vector<std::size_t>& parameters() const { return parameters_; }
   [[nodiscard]] bool is_sparse() const { return sparse_; }
-  // What is summed over the ranks; for a sparse one defined once put() was called.
+  // What is summed over the ranks; for a sparse one defined once put() was called, undefined with
+  // kStay.
   [[nodiscard]] const at::Tensor& contents() const { return flat_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 

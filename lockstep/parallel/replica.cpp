@@ -35,10 +35,13 @@ UsageKind usage_of(const DistributedDataParallelOptions& options) {
                                           : UsageKind::kAll;
 }
 
-ReducerOptions reducer_options(const DistributedDataParallelOptions& options) {
+ReducerOptions reducer_options(const DistributedDataParallelOptions& options, const Group& group) {
+  using Mode = GradientBucket::Mode;
   ReducerOptions chosen{.usage = usage_of(options),
-                        .mode = options.gradient_as_bucket_view ? GradientBucket::Mode::kViews
-                                                                : GradientBucket::Mode::kSeparate};
+                        .mode = options.gradient_as_bucket_view ? Mode::kViews : Mode::kSeparate};
+  if (group.size() == 1) {
+    chosen.mode = Mode::kStay;
+  }
   if (!options.bucket_cap_mb_list.empty()) {
     if (options.bucket_cap_mb) {
       reject("both bucket_cap_mb and bucket_cap_mb_list are set, expected one of them");
@@ -84,7 +87,7 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
       check_(group, guard_.key(), options.check_replicas_every) {
   auto parameters = parameters_of(module_, group_, ignored_);
   choose_devices(options);
-  const auto chosen = reducer_options(options);
+  const auto chosen = reducer_options(options, group_);
   if (options.init_sync) {
     require_same_model(group_, parameters, guard_.key());
     guard_.run([&] { broadcast(states(module_, ignored_)); });
@@ -126,7 +129,7 @@ void Replica::choose_devices(const DistributedDataParallelOptions& options) {
 }
 
 void Replica::broadcast(const std::vector<at::Tensor>& tensors) const {
-  if (!tensors.empty()) {
+  if (!tensors.empty() && group_.size() > 1) {
     const at::NoGradGuard no_grad;
     c10d::broadcast_coalesced(group_.process_group(), tensors, kBroadcastBytes, /*rank=*/0);
   }

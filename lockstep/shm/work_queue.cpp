@@ -16,8 +16,9 @@ using Clock = Deadline::Clock;
 // A job that nobody waited for within this time is run by the queue's thread.
 constexpr std::chrono::milliseconds kPatience{1};
 // After this long without a job the thread sleeps until it is woken, which costs the next caller
-// some microseconds; before, it wakes by itself every kPatience.
-constexpr std::chrono::milliseconds kDoze{50};
+// some microseconds; before, it wakes by itself every kPatience. Not long: in training, where works
+// are milliseconds apart, each time that it wakes it takes a core from the computation.
+constexpr std::chrono::milliseconds kDoze{3};
 
 }  // namespace
 

@@ -91,6 +91,20 @@ TEST(GradientBucket, TakesInGradientsThatAreThereWhenItIsMade) {
   EXPECT_TRUE(parameters[1].tensor.grad().equal(at::arange(4).to(at::kFloat)));
 }
 
+TEST(GradientBucket, LeavesGradientsAloneWhereNothingTravels) {
+  auto parameters = two_parameters();
+  GradientBucket bucket(kBoth, parameters, Mode::kStay, ordinary);
+  const auto own = at::ones({4});
+  parameters[1].tensor.mutable_grad() = own;
+  for (const std::size_t i : {0, 1}) {
+    bucket.put(i, 1);
+    bucket.give(i);
+  }
+  EXPECT_FALSE(bucket.contents().defined());
+  EXPECT_TRUE(parameters[1].tensor.grad().is_same(own));
+  EXPECT_TRUE(parameters[0].tensor.grad().equal(at::zeros({2, 3})));
+}
+
 TEST(GradientBucket, KeepsTheStridesOfItsParameters) {
   const std::vector<Parameter> parameters{
       {.name = "conv",
