@@ -12,6 +12,7 @@ namespace {
 // The most that glibc takes; larger blocks are always the kernel's.
 constexpr int kLargestBlock = 32 << 20;
 
+// malloc's settings are the process's, and cannot be read.
 std::mutex mutex;
 std::size_t kept = 0;
 
@@ -24,14 +25,16 @@ bool keep_freed_memory(std::size_t bytes, const Environment& environment) {
     }
   }
   const std::lock_guard lock(mutex);
+  bool taken = true;
   if (bytes > kept) {
     kept = bytes;
     // Setting one of them ends glibc's guesses at the other.
-    ::mallopt(M_MMAP_THRESHOLD, kLargestBlock);
-    ::mallopt(M_TRIM_THRESHOLD,
-              static_cast<int>(std::min<std::size_t>(kept, std::numeric_limits<int>::max())));
+    const auto most = static_cast<int>(
+        std::min<std::size_t>(kept, static_cast<std::size_t>(std::numeric_limits<int>::max())));
+    taken =
+        ::mallopt(M_MMAP_THRESHOLD, kLargestBlock) == 1 && ::mallopt(M_TRIM_THRESHOLD, most) == 1;
   }
-  return true;
+  return taken;
 }
 
 }  // namespace lockstep

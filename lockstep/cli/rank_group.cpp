@@ -58,6 +58,10 @@ RankGroup::~RankGroup() {
 
 void RankGroup::tell(const std::string& order) {
   std::string line = order;
+  if (line.size() > kOrderBytes) {
+    throw Error("the order '" + line + "' is longer than " + std::to_string(kOrderBytes) +
+                " bytes");
+  }
   line.resize(kOrderBytes, ' ');
   std::string lines;
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -100,11 +101,24 @@ double accuracy(DistributedDataParallel<Model>& ddp, const data::ImageDataset& i
          static_cast<double>(images.size());
 }
 
+// Of images that the network does not take, LibTorch would say it in its own words, much later.
+void require_usable(const data::ImageDataset& images, const std::string& what,
+                    const std::string& from) {
+  const auto& sizes = images.images().sizes();
+  if (images.size() == 0 || sizes[1] != 1 || sizes[2] != 28 || sizes[3] != 28) {
+    throw IoError("the " + what + " images in '" + from + "' are " + std::to_string(images.size()) +
+                  " of " + std::to_string(sizes[1]) + "x" + std::to_string(sizes[2]) + "x" +
+                  std::to_string(sizes[3]) + ", expected at least one, of 1x28x28");
+  }
+}
+
 void train(const TrainOptions& options) {
   auto world = init_process_group(
       {.backend = options.backend, .timeout = std::chrono::seconds(options.timeout_seconds)});
   const auto device = world.device();
   const Data data = load(options);
+  require_usable(data.train, "training", data.name);
+  require_usable(data.test, "test", data.name);
   const bool talks = world.rank() == 0;
   if (talks) {
     std::printf("%s\n%lld training and %lld test images from %s\n", world.description().c_str(),
@@ -185,7 +199,13 @@ int main_of(int argc, char** argv) {
   add_flags(app, options);
   try {
     app.parse(argc, argv);
+    if (!std::isfinite(options.learning_rate) || !std::isfinite(options.momentum)) {
+      throw UsageError("--lr and --momentum: expected numbers");
+    }
     start(options);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      throw IoError("what was to be printed could not be written");
+    }
     return 0;
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;

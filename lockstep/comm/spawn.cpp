@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
@@ -27,7 +28,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};          // Between SIGTERM and SIGKILL.
+constexpr std::chrono::seconds kGrace{5};  // Between SIGTERM and SIGKILL.
+constexpr std::chrono::milliseconds kThreadsEnd{200};
 constexpr std::size_t kLongestMessage = PIPE_BUF;  // Fits into any pipe: writing it never blocks.
 
 struct Child {
@@ -48,10 +50,20 @@ bool uses_cuda() {
   return false;
 }
 
-void require_first() {
+std::ptrdiff_t count_threads() {
   std::error_code error;
   const auto tasks = std::filesystem::directory_iterator("/proc/self/task", error);
-  const auto threads = std::distance(begin(tasks), end(tasks));
+  return std::distance(begin(tasks), end(tasks));
+}
+
+void require_first() {
+  // A thread that was joined is listed for a moment longer.
+  const auto deadline = Deadline::in(kThreadsEnd);
+  auto threads = count_threads();
+  while (threads > 1 && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    threads = count_threads();
+  }
   if (threads > 1) {
     throw UsageError("spawn: this process already has " + std::to_string(threads) +
                      " threads, expected 1, because fork() copies only one; call spawn() first in "

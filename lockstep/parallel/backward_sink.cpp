@@ -34,7 +34,7 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs, std::function<vo
       inputs.push_back(*output);
     }
   }
-  if (inputs.empty()) {
+  if (inputs.empty() || !at::GradMode::is_enabled()) {
     return;
   }
   const auto passed = Sink::apply(at::TensorList(inputs));

@@ -3,9 +3,11 @@
 //   auto world = lockstep::init_process_group();
 //   torch::nn::Sequential net(torch::nn::Linear(784, 10));
 //   lockstep::DistributedDataParallel ddp(net, world);
+//   torch::optim::SGD optimizer(ddp.parameters(), torch::optim::SGDOptions(0.1));
+//
 //   auto loss = torch::nn::functional::cross_entropy(ddp(images), labels);
-//   loss.backward();                       // Gradients are averaged over the ranks while this
-//   runs. optimizer.step();                      // Made of ddp.parameters(), or the module's own.
+//   loss.backward();  // Gradients are averaged over the ranks while this runs.
+//   optimizer.step();
 #pragma once
 
 #include <torch/nn/module.h>
@@ -15,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/module_state.h"
 #include "lockstep/parallel/replica.h"
@@ -40,6 +43,14 @@ std::shared_ptr<Module> pointer_to(Module& module) {
   return {std::shared_ptr<void>(), &module};
 }
 
+template <class Pointer>
+Pointer not_null(Pointer module) {
+  if (!module) {
+    throw UsageError("DistributedDataParallel: the pointer to the module is null");
+  }
+  return module;
+}
+
 template <class Held>
 using ModuleOf = typename decltype(pointer_to(std::declval<Held&>()))::element_type;
 
@@ -53,20 +64,27 @@ class DistributedDataParallel {
   template <class Held>
   DistributedDataParallel(Held&& module, const Group& group,
                           const DistributedDataParallelOptions& options = {})
-      : module_(parallel::pointer_to(module)),
-        replica_(std::make_unique<parallel::Replica>(*module_, group, options)) {}
+      : module_(parallel::not_null(parallel::pointer_to(module))),
+        replica_(std::make_unique<parallel::Replica>(*module_, group, options)) {
+    static_assert(
+        !std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Held>> ||
+            std::is_lvalue_reference_v<Held>,
+        "a module that is handed over by itself must outlive this; give a shared pointer");
+  }
 
   // The module's own forward, whatever it takes; what it returns may be anything that
   // tensor_visitor.h knows or was told of.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     replica_->before_forward();
-    auto output = module_->forward(on_device(std::forward<Arguments>(arguments))...);
+    auto output = call(std::forward<Arguments>(arguments)...);
     std::vector<at::Tensor*> tensors;
     parallel::visit(output, [&](at::Tensor& tensor) { tensors.push_back(&tensor); });
     if (const auto device = replica_->output_device()) {
       for (at::Tensor* tensor : tensors) {
-        *tensor = tensor->to(*device);
+        if (tensor->defined()) {
+          *tensor = tensor->to(*device);
+        }
       }
     }
     replica_->after_forward(tensors);
@@ -77,28 +95,28 @@ class DistributedDataParallel {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // While the result lives, forwards and their backwards communicate nothing and gradients are
+  // While the result lives, forwards communicate nothing and the gradients of their backwards are
   // accumulated on this rank; the first synchronized backward after it averages their sum.
   class [[nodiscard]] NoSync {
    public:
-    explicit NoSync(parallel::Replica& replica)
-        : replica_(&replica), before_(replica.synchronize(false)) {}
-    NoSync(NoSync&& other) noexcept
-        : replica_(std::exchange(other.replica_, nullptr)), before_(other.before_) {}
+    explicit NoSync(std::shared_ptr<bool> synchronizing)
+        : synchronizing_(std::move(synchronizing)),
+          before_(std::exchange(*synchronizing_, false)) {}
+    NoSync(NoSync&&) = default;
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
     NoSync& operator=(NoSync&&) = delete;
     ~NoSync() {
-      if (replica_ != nullptr) {
-        replica_->synchronize(before_);
+      if (synchronizing_) {
+        *synchronizing_ = before_;
       }
     }
 
    private:
-    parallel::Replica* replica_;
+    std::shared_ptr<bool> synchronizing_;
     bool before_;
   };
-  NoSync no_sync() { return NoSync(*replica_); }
+  NoSync no_sync() { return NoSync(replica_->synchronizing()); }
 
   [[nodiscard]] DistributedDataParallelStats stats() const { return replica_->stats(); }
 
@@ -121,20 +139,39 @@ class DistributedDataParallel {
   [[nodiscard]] auto named_modules() const { return module_->named_modules(); }
 
  private:
-  // Arguments go through as they are unless the module has a device of its own for them.
-  template <class Argument>
-  decltype(auto) on_device(Argument&& argument) const {
-    using Value = std::remove_cvref_t<Argument>;
-    if constexpr (parallel::Visitable<Value> && !parallel::WithoutTensors<Value>) {
-      Value value(std::forward<Argument>(argument));
+  template <class... Arguments>
+  auto call(Arguments&&... arguments) {
+    try {
       if (const auto device = replica_->input_device()) {
-        parallel::visit(value, [&](at::Tensor& tensor) { tensor = tensor.to(*device); });
+        return module_->forward(
+            Moved<Arguments>(std::forward<Arguments>(arguments), *device).get()...);
       }
-      return value;
-    } else {
-      return std::forward<Argument>(argument);
+      return module_->forward(std::forward<Arguments>(arguments)...);
+    } catch (const std::exception& error) {
+      replica_->forward_failed(error.what());
+      throw;
     }
   }
+
+  // A copy of an argument whose tensors are on the device; what has none goes through as it is.
+  template <class Argument>
+  class Moved {
+   public:
+    Moved(Argument&& argument, at::Device device) : value_(std::forward<Argument>(argument)) {
+      if constexpr (kCopied) {
+        parallel::visit(value_, [&](at::Tensor& tensor) {
+          tensor = tensor.defined() ? tensor.to(device) : tensor;
+        });
+      }
+    }
+    Argument&& get() { return static_cast<Argument&&>(value_); }
+
+   private:
+    using Value = std::remove_cvref_t<Argument>;
+    static constexpr bool kCopied =
+        parallel::is_visitable<Value>() && !parallel::WithoutTensors<Value>;
+    std::conditional_t<kCopied, Value, Argument&&> value_;
+  };
 
   std::shared_ptr<Module> module_;
   std::unique_ptr<parallel::Replica> replica_;  // After the module, which it refers to.

@@ -38,7 +38,9 @@ std::uint64_t fingerprint(const std::byte* data, std::size_t bytes) {
     bytes -= sizeof words;
   }
   words = {};
-  std::memcpy(words.data(), data, bytes);
+  if (bytes > 0) {
+    std::memcpy(words.data(), data, bytes);
+  }
   std::uint64_t result = bytes;
   for (std::size_t i = 0; i < kLanes; ++i) {
     mix(lanes[i], words[i]);

@@ -69,7 +69,7 @@ void GradientBucket::put(std::size_t i, int ranks) {
     return;
   }
   if (grad.layout() != place.layout() || grad.scalar_type() != place.scalar_type() ||
-      grad.device() != place.device()) {
+      grad.device() != place.device() || grad.sizes() != place.sizes()) {
     throw UsageError("the gradient of '" + names_[i] + "' is " + grad.toString() + ", expected " +
                      place.toString() +
                      "; it must be like its parameter was when "

@@ -2,6 +2,7 @@
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -77,6 +78,11 @@ std::vector<std::size_t> GradientHooks::unreachable_from(
 }
 
 int current_backward() { return torch::autograd::get_current_graph_task_id(); }
+
+bool backward_is_for_all() {
+  const auto* only = torch::autograd::get_current_graph_task_exec_info();
+  return only == nullptr || only->empty();
+}
 
 void when_backward_is_done(std::function<void()> done) {
   torch::autograd::Engine::get_default_engine().queue_callback(std::move(done));

@@ -31,6 +31,8 @@ class GradientHooks {
 
 // To be called inside a backward pass, which it numbers: two are the same pass if equal.
 int current_backward();
+// Whether that pass computes all gradients there are, unlike one of autograd::grad().
+bool backward_is_for_all();
 // Runs `done` when the pass that this thread works for has computed all gradients, before
 // backward() returns. What it throws comes out of backward().
 void when_backward_is_done(std::function<void()> done);

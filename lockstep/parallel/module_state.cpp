@@ -5,6 +5,8 @@
 
 #include <unordered_set>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -33,16 +35,37 @@ void each_module(const torch::nn::Module& module, const std::string& prefix, See
   }
 }
 
+// What was expanded cannot be written: several elements are one.
+void require_own_memory(const at::Tensor& tensor, const std::string& name) {
+  for (std::int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) > 1 && tensor.stride(i) == 0) {
+      throw UsageError(
+          "'" + name + "' of shape " + c10::str(tensor.sizes()) +
+          " is an expanded tensor, whose elements share memory; register a contiguous() one");
+    }
+  }
+}
+
 template <class Named>
 void add(const Named& named, const std::string& prefix, const std::set<std::string>& ignored,
-         Seen& seen, std::vector<at::Tensor>& found) {
+         Seen& seen, NamedTensors& found) {
   for (const auto& item : named) {
     if (!ignored.contains(prefix + item.key()) &&
         seen.insert(item.value().unsafeGetTensorImpl()).second) {
+      require_own_memory(item.value(), prefix + item.key());
       // A version of its own: BatchNorm's backward checks that of the buffers.
-      found.push_back(item.value().variable_data());
+      found.emplace_back(prefix + item.key(), item.value().variable_data());
     }
   }
+}
+
+std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(named.size());
+  for (const auto& item : named) {
+    tensors.push_back(item.second);
+  }
+  return tensors;
 }
 
 }  // namespace
@@ -69,26 +92,31 @@ std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
 
 std::vector<at::Tensor> states(const torch::nn::Module& module,
                                const std::set<std::string>& ignored) {
-  std::vector<at::Tensor> found;
+  NamedTensors found;
   Seen modules;
   Seen tensors;
   each_module(module, "", modules, [&](const torch::nn::Module& owner, const std::string& prefix) {
     add(owner.named_parameters(/*recurse=*/false), prefix, ignored, tensors, found);
   });
+  auto all = tensors_of(found);
   const auto rest = buffers(module, ignored);
-  found.insert(found.end(), rest.begin(), rest.end());
-  return found;
+  all.insert(all.end(), rest.begin(), rest.end());
+  return all;
 }
 
-std::vector<at::Tensor> buffers(const torch::nn::Module& module,
-                                const std::set<std::string>& ignored) {
-  std::vector<at::Tensor> found;
+NamedTensors named_buffers(const torch::nn::Module& module, const std::set<std::string>& ignored) {
+  NamedTensors found;
   Seen modules;
   Seen tensors;
   each_module(module, "", modules, [&](const torch::nn::Module& owner, const std::string& prefix) {
     add(owner.named_buffers(/*recurse=*/false), prefix, ignored, tensors, found);
   });
   return found;
+}
+
+std::vector<at::Tensor> buffers(const torch::nn::Module& module,
+                                const std::set<std::string>& ignored) {
+  return tensors_of(named_buffers(module, ignored));
 }
 
 std::vector<at::Tensor> each_once(std::vector<at::Tensor> tensors) {

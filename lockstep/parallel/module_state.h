@@ -5,6 +5,7 @@
 
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace torch::nn {
@@ -27,11 +28,15 @@ std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
                                           const std::set<std::string>& ignored);
 
 // All parameters, frozen ones too, then all buffers: what replicas start with. Without history; a
-// write to them does not count as a change in autograd's eyes.
+// write to them does not count as a change in autograd's eyes. Throws UsageError for one that was
+// expanded.
 std::vector<at::Tensor> states(const torch::nn::Module& module,
                                const std::set<std::string>& ignored);
 std::vector<at::Tensor> buffers(const torch::nn::Module& module,
                                 const std::set<std::string>& ignored);
+
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+NamedTensors named_buffers(const torch::nn::Module& module, const std::set<std::string>& ignored);
 
 // Without those that came before: torch::nn::Module::parameters() has a tensor once for each module
 // that shares it, and an optimizer would change it as often.

@@ -92,12 +92,38 @@ void Reducer::build(const std::vector<Bucket>& plan) {
 
 void Reducer::before_forward() {
   const std::lock_guard lock(mutex_);
-  if (begun_) {
-    reject_unfinished();
+  if (std::exchange(begun_, false)) {
+    expecting_ = false;
+    failed_ = "an error ended its backward";
   }
+  require_in_step();
   if (!planned_anew_ && usage_->order() != nullptr) {
     replan();
   }
+}
+
+// Going on would sum a step of this rank with another one of theirs.
+void Reducer::require_in_step() const {
+  if (!failed_.empty()) {
+    throw UsageError("a step before this one failed here (" + failed_ +
+                     "), so this rank is out of step with the others; end the job, or form a new "
+                     "group and wrap the module again");
+  }
+}
+
+// Errors come out of backward(); what failed once is not tried again.
+template <class Function>
+void Reducer::in_step(Function&& function) {
+  guard_.run([&] {
+    try {
+      function();
+    } catch (const std::exception& error) {
+      begun_ = false;
+      expecting_ = false;
+      failed_ = error.what();
+      throw;
+    }
+  });
 }
 
 void Reducer::replan() {
@@ -109,7 +135,7 @@ void Reducer::replan() {
 
 void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
-  communication_.finish();  // Of a step that failed.
+  require_in_step();
   expecting_ = true;
   begun_ = false;
   backward_ = -1;
@@ -124,7 +150,7 @@ void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
 
 void Reducer::backward_begins() {
   const std::lock_guard lock(mutex_);
-  if (expecting_) {
+  if (expecting_ && backward_is_for_all()) {
     watch_this_backward();
   }
 }
@@ -137,7 +163,7 @@ void Reducer::on_hook(std::size_t parameter) {
   }
   watch_this_backward();
   begun_ = true;
-  guard_.run([&] { usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); }); });
+  in_step([&] { usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); }); });
 }
 
 // A pass can be started inside another one, for a part of the graph; each is watched by itself.
@@ -145,16 +171,19 @@ void Reducer::watch_this_backward() {
   const int now = current_backward();
   if (backward_ != now) {
     backward_ = now;
-    when_backward_is_done([this] { on_backward_done(); });
+    when_backward_is_done([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->on_backward_done();
+      }
+    });
   }
 }
 
 void Reducer::mark_ready(std::size_t parameter) {
   if (ready_[parameter]) {
     throw UsageError("parameter '" + parameters_[parameter].name +
-                     "' got a gradient twice in one step of DistributedDataParallel on rank " +
-                     std::to_string(group_.rank()) +
-                     ": after it had been sent; use it inside forward only, once per backward, or "
+                     "' got a gradient twice in one step, after it had been sent; use it inside "
+                     "forward only, once per backward, or "
                      "set static_graph");
   }
   ready_[parameter] = true;
@@ -177,12 +206,11 @@ void Reducer::on_backward_done() {
   if (!expecting_ || (next_ < buckets_.size() && backward_is_nested())) {
     return;
   }
-  guard_.run([this] {
+  expecting_ = false;
+  begun_ = false;
+  in_step([this] {
     usage_->end([this](std::size_t ready) { mark_ready(ready); });
-    const bool complete = next_ == buckets_.size();
-    expecting_ = false;
-    begun_ = false;
-    if (!complete) {
+    if (next_ < buckets_.size()) {
       reject_unfinished();
     }
     write_back();
@@ -210,9 +238,7 @@ void Reducer::reject_unfinished() const {
       missing.push_back(&parameters_[i]);
     }
   }
-  throw UsageError("backward on rank " + std::to_string(group_.rank()) + " of " +
-                   std::to_string(group_.size()) + ": " + std::to_string(missing.size()) + " of " +
-                   std::to_string(parameters_.size()) +
+  throw UsageError(std::to_string(missing.size()) + " of " + std::to_string(parameters_.size()) +
                    " parameters got no gradient: " + names_of(missing) + "; " + usage_->advice());
 }
 

@@ -28,7 +28,8 @@ struct ReducerOptions {
   std::vector<std::size_t> limits{kFirstBucketBytes, kBucketBytes};
 };
 
-class Reducer {
+// Made by std::make_shared: a backward pass that ends later than the reducer finds it gone.
+class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   // The guard outlives it. `finished` runs at the end of every synchronized backward, with what its
   // communication took.
@@ -36,7 +37,7 @@ class Reducer {
           StepGuard& guard, std::function<void(const CommunicationTimes&)> finished);
 
   // Before a forward with gradients. Once, after the first whole step, it plans the buckets anew,
-  // with collectives. Throws UsageError if a backward was begun and not finished.
+  // with collectives. Throws UsageError if a step failed before: this rank may not go on.
   void before_forward();
   // The next backward pass is to be synchronized; its forward made these outputs. When it returns,
   // every `.grad` is the average. It throws UsageError, naming the parameters, if some got no
@@ -63,6 +64,9 @@ class Reducer {
   void mark_ready(std::size_t parameter);
   void on_backward_done();
   void write_back();
+  void require_in_step() const;
+  template <class Function>
+  void in_step(Function&& function);
   [[noreturn]] void reject_unfinished() const;
   [[nodiscard]] std::vector<GradientInfo> infos(const std::vector<std::size_t>& order) const;
 
@@ -78,6 +82,8 @@ class Reducer {
   std::vector<Place> places_;
   bool planned_anew_ = false;
 
+  std::string failed_;  // Why a step did; empty while all is well.
+
   // Of the step that runs.
   bool expecting_ = false;
   bool begun_ = false;  // A gradient was ready.
@@ -86,7 +92,8 @@ class Reducer {
   std::vector<std::size_t> pending_;  // Gradients that each bucket waits for.
   std::size_t next_ = 0;              // Buckets are started in order.
 
-  std::unique_ptr<GradientHooks> hooks_;  // After what the hooks use.
+  // Usage looks at the graph through the hooks, so it ends first; no hook runs then.
+  std::unique_ptr<GradientHooks> hooks_;
   std::unique_ptr<Usage> usage_;
 };
 

@@ -17,14 +17,13 @@ namespace {
 
 constexpr std::size_t kBroadcastBytes = std::size_t{250} << 20;  // Python DDP's.
 
-[[noreturn]] void reject(const std::string& why) {
-  throw UsageError("DistributedDataParallel: " + why);
-}
+[[noreturn]] void reject(const std::string& why) { throw UsageError(why); }
 
 std::size_t bytes_of(double mebibytes) {
   const double bytes = mebibytes * 1024 * 1024;
   if (!(bytes >= 1) || bytes > 1e18) {
-    reject("a bucket cap is " + std::to_string(mebibytes) + " MiB, expected more than 0");
+    reject("a bucket cap is " + std::to_string(mebibytes) +
+           " MiB, expected more than 0 and a size of memory");
   }
   return static_cast<std::size_t>(bytes);
 }
@@ -85,16 +84,18 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
       forward_sync_buffers_(options.forward_sync_buffers),
       guard_(group, group.next_name("ddp")),
       check_(group, guard_.key(), options.check_replicas_every) {
-  auto parameters = parameters_of(module_, group_, ignored_);
-  choose_devices(options);
-  const auto chosen = reducer_options(options, group_);
-  if (options.init_sync) {
-    require_same_model(group_, parameters, guard_.key());
-    guard_.run([&] { broadcast(states(module_, ignored_)); });
-  }
-  reducer_ =
-      std::make_unique<Reducer>(group_, std::move(parameters), chosen, guard_,
-                                [this](const CommunicationTimes& times) { finish_step(times); });
+  guard_.run([&] {
+    auto parameters = parameters_of(module_, group_, ignored_);
+    choose_devices(options);
+    const auto chosen = reducer_options(options, group_);
+    if (options.init_sync) {
+      require_same_model(group_, parameters, named_buffers(module_, ignored_), guard_.key());
+      broadcast(states(module_, ignored_));
+    }
+    reducer_ =
+        std::make_shared<Reducer>(group_, std::move(parameters), chosen, guard_,
+                                  [this](const CommunicationTimes& times) { finish_step(times); });
+  });
 }
 
 Replica::~Replica() = default;
@@ -143,7 +144,7 @@ void Replica::before_forward() {
   guard_.run([&] {
     if (with_gradients) {
       reducer_->before_forward();
-      if (synchronizing_) {
+      if (*synchronizing_) {
         check_.begin_step(stats_.steps + 1, reducer_->parameters());
       }
     }
@@ -156,7 +157,7 @@ void Replica::before_forward() {
 
 void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
   forward_done_ = Clock::now();
-  const bool synchronized = at::GradMode::is_enabled() && synchronizing_;
+  const bool synchronized = at::GradMode::is_enabled() && *synchronizing_;
   buffers_are_due_ = synchronized;
   if (at::GradMode::is_enabled()) {
     guard_.enter(Phase::kBackward, stats_.steps + 1);
@@ -169,7 +170,11 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
     reducer_->expect_backward(tensors);
   }
   if (reducer_->needs_sink()) {
-    pass_through_sink(outputs, [this] { reducer_->backward_begins(); });
+    pass_through_sink(outputs, [weak = std::weak_ptr(reducer_)] {
+      if (const auto reducer = weak.lock()) {  // The graph may outlive it.
+        reducer->backward_begins();
+      }
+    });
   }
 }
 

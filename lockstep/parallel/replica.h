@@ -64,11 +64,14 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   void before_forward();
+  // The module's forward threw: the others are told why this rank will be missing.
+  void forward_failed(const char* reason) noexcept { guard_.fail(reason); }
   // Outputs may be exchanged for others that behave the same.
   void after_forward(const std::vector<at::Tensor*>& outputs);
 
-  // False: gradients are accumulated on this rank alone. Returns what was set before.
-  bool synchronize(bool on) { return std::exchange(synchronizing_, on); }
+  // False: gradients are accumulated on this rank alone.
+  // Shared with those that change it for a while, which may outlive the replica.
+  [[nodiscard]] const std::shared_ptr<bool>& synchronizing() const { return synchronizing_; }
 
   // Where inputs are moved to, and outputs.
   [[nodiscard]] std::optional<at::Device> input_device() const { return input_device_; }
@@ -89,14 +92,14 @@ class Replica {
   std::optional<at::Device> input_device_;
   std::optional<at::Device> output_device_;
   bool forward_sync_buffers_;
-  bool synchronizing_ = true;
+  std::shared_ptr<bool> synchronizing_ = std::make_shared<bool>(true);
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
   StepGuard guard_;
   ReplicaCheck check_;
   DistributedDataParallelStats stats_;
   Clock::time_point forward_begun_;
   Clock::time_point forward_done_;
-  std::unique_ptr<Reducer> reducer_;
+  std::shared_ptr<Reducer> reducer_;
 };
 
 }  // namespace parallel

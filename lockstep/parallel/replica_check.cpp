@@ -13,6 +13,7 @@ namespace {
 using Prints = std::vector<std::uint64_t>;
 
 constexpr std::size_t kKept = 2;
+constexpr std::chrono::seconds kPatience{2};
 
 std::vector<std::uint8_t> bytes_of(const Prints& prints) {
   std::vector<std::uint8_t> bytes(prints.size() * sizeof(std::uint64_t));
@@ -46,7 +47,9 @@ void ReplicaCheck::begin_step(std::uint64_t step, const std::vector<Parameter>& 
   const auto store = group_.store();
   const auto key = key_of(step, group_.rank());
   store->set(key, bytes_of(prints));
-  old_keys_.push_back(key);
+  if (old_keys_.empty() || old_keys_.back() != key) {  // Several forwards may belong to a step.
+    old_keys_.push_back(key);
+  }
   if (old_keys_.size() > kKept) {
     store->deleteKey(old_keys_.front());
     old_keys_.pop_front();
@@ -54,20 +57,31 @@ void ReplicaCheck::begin_step(std::uint64_t step, const std::vector<Parameter>& 
   pending_ = step;
 }
 
+std::vector<std::pair<int, std::vector<std::uint64_t>>> ReplicaCheck::collect(
+    std::uint64_t step, std::size_t count) const {
+  const auto store = group_.store();
+  const c10d::StoreTimeoutGuard brief(*store, kPatience);
+  std::vector<std::pair<int, Prints>> all;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    const auto key = key_of(step, rank);
+    try {
+      if (store->check({key})) {
+        auto prints = prints_of(store->get(key));
+        prints.resize(count);
+        all.emplace_back(rank, std::move(prints));
+      }
+    } catch (const std::exception&) {  // Gone in between: that rank is far ahead.
+    }
+  }
+  return all;
+}
+
 void ReplicaCheck::end_step(const std::vector<Parameter>& parameters) {
   const std::uint64_t step = std::exchange(pending_, 0);
   if (step == 0) {
     return;
   }
-  const auto store = group_.store();
-  std::vector<std::pair<int, Prints>> all;
-  for (int rank = 0; rank < group_.size(); ++rank) {
-    if (store->check({key_of(step, rank)})) {
-      auto prints = prints_of(store->get(key_of(step, rank)));
-      prints.resize(parameters.size());
-      all.emplace_back(rank, std::move(prints));
-    }
-  }
+  const auto all = collect(step, parameters.size());
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     std::vector<int> different;
     for (const auto& [rank, prints] : all) {

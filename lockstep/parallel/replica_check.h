@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/group.h"
@@ -25,6 +26,9 @@ class ReplicaCheck {
   void end_step(const std::vector<Parameter>& parameters);
 
  private:
+  // By rank, of those that left theirs; each has as many as there are parameters.
+  [[nodiscard]] std::vector<std::pair<int, std::vector<std::uint64_t>>> collect(
+      std::uint64_t step, std::size_t count) const;
   [[nodiscard]] std::string key_of(std::uint64_t step, int rank) const;
 
   Group group_;

@@ -109,18 +109,23 @@ void compare_shapes(const Group& group, const std::vector<Parameter>& parameters
   }
 }
 
+// " Float [2, 3]", with strides where they are not the usual ones.
+std::string shape_of(const at::Tensor& tensor) {
+  std::string text =
+      std::string(" ") + c10::toString(tensor.scalar_type()) + " " + c10::str(tensor.sizes());
+  return tensor.is_contiguous() ? text : text + " strides " + c10::str(tensor.strides());
+}
+
 }  // namespace
 
-std::string description_of(const std::vector<Parameter>& parameters) {
+std::string description_of(const std::vector<Parameter>& parameters, const NamedTensors& buffers) {
   std::string text;
   for (const auto& parameter : parameters) {
-    const auto& tensor = parameter.tensor;
-    text +=
-        parameter.name + " " + c10::toString(tensor.scalar_type()) + " " + c10::str(tensor.sizes());
-    if (!tensor.is_contiguous()) {
-      text += " strides " + c10::str(tensor.strides());
-    }
-    text += parameter.sparse ? " sparse gradients\n" : "\n";
+    text += "parameter " + parameter.name + shape_of(parameter.tensor) +
+            (parameter.sparse ? " sparse gradients\n" : "\n");
+  }
+  for (const auto& [name, tensor] : buffers) {
+    text += "buffer " + name + shape_of(tensor) + "\n";
   }
   return text;
 }
@@ -134,7 +139,7 @@ std::string difference(const std::string& first, const std::string& second, int 
   };
   for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
     if (entry(left, i) != entry(right, i)) {
-      return "parameter " + std::to_string(i) + " is " + entry(left, i) + " on rank " +
+      return "number " + std::to_string(i) + " is " + entry(left, i) + " on rank " +
              std::to_string(first_rank) + " and " + entry(right, i) + " on rank " +
              std::to_string(second_rank);
     }
@@ -143,9 +148,9 @@ std::string difference(const std::string& first, const std::string& second, int 
 }
 
 void require_same_model(const Group& group, const std::vector<Parameter>& parameters,
-                        const std::string& key) {
+                        const NamedTensors& buffers, const std::string& key) {
   if (group.is_distributed()) {
-    const auto text = description_of(parameters);
+    const auto text = description_of(parameters, buffers);
     group.store()->set(rank_key(key, group.rank()),
                        std::vector<std::uint8_t>(text.begin(), text.end()));
   }

@@ -11,15 +11,19 @@ namespace {
 // Beside an error that is already known, the store may not take long.
 constexpr std::chrono::seconds kPatience{2};
 
-const char* name_of(Phase phase) {
-  switch (phase) {
+std::string name_of(const Progress& now) {
+  const auto step = std::to_string(now.step);
+  switch (now.phase) {
     case Phase::kForward:
-      return "forward of step ";
+      return "forward of step " + step;
     case Phase::kBackward:
-      return "backward of step ";
-    default:
-      return "after step ";
+      return "backward of step " + step;
+    case Phase::kBetweenSteps:
+      return "after step " + step;
+    case Phase::kUnknown:
+      break;
   }
+  return "not yet trained,";
 }
 
 }  // namespace
@@ -35,24 +39,45 @@ StepGuard::~StepGuard() {
 void StepGuard::enter(Phase phase, std::uint64_t step) {
   now_ = {.phase = phase, .step = step};
   group_.report(now_);
+  if (phase == Phase::kBetweenSteps && std::exchange(failed_, false)) {
+    leave_for_others("failed", "");  // The program went on, and well.
+  }
 }
 
 std::string StepGuard::what() const {
-  return "DistributedDataParallel, " + std::string(name_of(now_.phase)) +
-         std::to_string(now_.step) + " on rank " + std::to_string(group_.rank()) + " of " +
-         std::to_string(group_.size());
+  return "DistributedDataParallel, " + name_of(now_) + " on rank " + std::to_string(group_.rank()) +
+         " of " + std::to_string(group_.size());
 }
 
 void StepGuard::explain() {
   try {
-    comm::rethrow_as_peer_error(what());
+    try {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {
+      comm::rethrow_as_peer_error(what());
+    }
   } catch (const PeerError& error) {
-    const std::string text = error.what();
-    throw PeerError((text.starts_with(what()) ? text : what() + ": " + text) + left_by_others());
+    throw PeerError(with_place(error.what()) + left_by_others());
+  } catch (const UsageError& error) {
+    fail(with_place(error.what()));
+    throw UsageError(with_place(error.what()));
   } catch (const std::exception& error) {
-    leave_for_others("failed", error.what());
+    fail(error.what());
     throw;
   }
+}
+
+std::string StepGuard::with_place(const std::string& text) const {
+  return text.starts_with("DistributedDataParallel") ? text : what() + ": " + text;
+}
+
+void StepGuard::fail(const std::string& reason) noexcept {
+  failed_ = true;
+  leave_for_others("failed", reason);
 }
 
 void StepGuard::leave_for_others(const std::string& kind, const std::string& text) noexcept {
@@ -80,8 +105,9 @@ std::string StepGuard::left_by_others() noexcept {
       if (rank == group_.rank()) {
         continue;
       }
-      if (store->check({failed})) {
-        text += "; rank " + number + " had failed: " + store->get_to_str(failed);
+      const auto reason = store->check({failed}) ? store->get_to_str(failed) : "";
+      if (!reason.empty()) {
+        text += "; rank " + number + " had failed: " + reason;
       } else if (store->check({ended})) {
         const auto steps = store->get_to_str(ended);
         text += "; rank " + number + " ended after " + steps + " steps";

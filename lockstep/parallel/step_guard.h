@@ -29,7 +29,8 @@ class StepGuard {
   [[nodiscard]] std::string what() const;
 
   // Runs it. A PeerError, or an error of c10d's, becomes a PeerError that says where this rank was
-  // and what the others left; any other error is left for them and passed on.
+  // and what the others left. A UsageError says where, too, and is left for them, as is a lack of
+  // memory.
   template <class Function>
   auto run(Function&& function) {
     try {
@@ -39,14 +40,19 @@ class StepGuard {
     }
   }
 
+  // Leaves for the others why this rank cannot go on.
+  void fail(const std::string& reason) noexcept;
+
  private:
   [[noreturn]] void explain();
+  [[nodiscard]] std::string with_place(const std::string& text) const;
   void leave_for_others(const std::string& kind, const std::string& text) noexcept;
   [[nodiscard]] std::string left_by_others() noexcept;
 
   Group group_;
   std::string key_;
   Progress now_;
+  bool failed_ = false;
 };
 
 }  // namespace lockstep::parallel

@@ -21,6 +21,7 @@
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace lockstep {
@@ -44,11 +45,13 @@ concept Dictionary = requires(Value& value) {
   value.begin();
 };
 
+// One whose elements can be exchanged, which excludes at::TensorList.
 template <class Value>
 concept Sequence = !Dictionary<Value> && requires(Value& value) {
   typename Value::value_type;
-  value.begin();
   value.end();
+  requires std::is_lvalue_reference_v<decltype(*value.begin())>;
+  requires !std::is_const_v<std::remove_reference_t<decltype(*value.begin())>>;
 };
 
 template <class Value>
@@ -60,13 +63,25 @@ template <class Value>
 struct IsOptional<std::optional<Value>> : std::true_type {};
 
 template <class Value>
-concept Visitable =
-    std::same_as<Value, at::Tensor> || MappedByUser<Value> || WithoutTensors<Value> ||
-    Dictionary<Value> || Sequence<Value> || TupleLike<Value> || IsOptional<Value>::value;
+constexpr bool is_visitable() {
+  if constexpr (std::same_as<Value, at::Tensor> || MappedByUser<Value> || WithoutTensors<Value>) {
+    return true;
+  } else if constexpr (Dictionary<Value>) {
+    return is_visitable<typename Value::mapped_type>();
+  } else if constexpr (Sequence<Value> || IsOptional<Value>::value) {
+    return is_visitable<typename Value::value_type>();
+  } else if constexpr (TupleLike<Value>) {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      return (is_visitable<std::remove_cvref_t<std::tuple_element_t<I, Value>>>() && ...);
+    }(std::make_index_sequence<std::tuple_size_v<Value>>());
+  } else {
+    return false;
+  }
+}
 
 template <class Value>
 void visit(Value& value, const TensorVisitor& visitor) {
-  static_assert(Visitable<Value>,
+  static_assert(is_visitable<Value>(),
                 "lockstep does not know the tensors in this type: beside it, write "
                 "void visit_tensors(YourType&, const lockstep::TensorVisitor&)");
   if constexpr (std::same_as<Value, at::Tensor>) {

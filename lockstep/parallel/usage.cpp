@@ -1,5 +1,7 @@
 #include "lockstep/parallel/usage.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/used_map.h"
 
@@ -71,8 +73,8 @@ class FindUnused : public Usage {
   const std::vector<std::size_t>* order() const override { return nullptr; }
   bool needs_sink() const override { return true; }
   const char* advice() const override {
-    return "their part of the graph was not reached although forward's outputs lead there; use all "
-           "outputs in the loss";
+    return "forward's outputs lead to them, but the loss did not reach them; use all outputs in "
+           "the loss";
   }
 
  private:
@@ -88,8 +90,11 @@ class StaticGraph : public Usage {
       : map_(std::move(map)), parameters_(parameters), counts_(parameters.size(), 0) {}
 
   void begin(const std::vector<at::Tensor>& /*outputs*/) override {
-    if (step_ < kLearned) {
-      ++step_;
+    if (!learned_) {
+      step_ = kFirst;
+      std::fill(counts_.begin(), counts_.end(), 0);
+    } else {
+      step_ = kLearned;
     }
     left_ = counts_;
     first_ = true;
@@ -137,6 +142,7 @@ class StaticGraph : public Usage {
   void finish() override {
     if (step_ == kFirst) {
       map_.finish_sum();
+      learned_ = true;
     }
   }
   const std::vector<std::size_t>* order() const override {
@@ -165,6 +171,7 @@ class StaticGraph : public Usage {
   std::vector<int> left_;    // Hooks that this step still owes.
   std::vector<std::size_t> order_;
   int step_ = 0;
+  bool learned_ = false;  // The first step is over.
   bool first_ = true;
 };
 

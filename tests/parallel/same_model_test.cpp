@@ -26,7 +26,7 @@ TEST(SameModel, IsAccepted) {
         [](Group& world) {
           const std::vector<Parameter> model{parameter("a", {2, 3}), parameter("b", {})};
           for (int i = 0; i < 2; ++i) {
-            require_same_model(world, model, world.next_name("model"));
+            require_same_model(world, model, {}, world.next_name("model"));
           }
         },
         backend);
@@ -43,24 +43,40 @@ TEST(SameModel, DifferencesAreShownOnEveryRankWithBothSides) {
                                  const std::vector<Parameter>& ours, const char* first,
                                  const char* second) {
             EXPECT_THAT(
-                [&] { require_same_model(world, odd ? ours : theirs, world.next_name("model")); },
+                [&] {
+                  require_same_model(world, odd ? ours : theirs, {}, world.next_name("model"));
+                },
                 ThrowsMessage<UsageError>(
                     AllOf(HasSubstr("on rank " + std::to_string(world.rank()) + " of 3"),
-                          HasSubstr(std::string("'") + first + "' on rank 0"), HasSubstr(second),
-                          HasSubstr("on rank 2"))));
+                          HasSubstr(std::string("'parameter ") + first + "' on rank 0"),
+                          HasSubstr(second), HasSubstr("on rank 2"))));
           };
           shown({parameter("a", {2}), parameter("b", {2, 3})},
                 {parameter("a", {2}), parameter("b", {3, 2})}, "b Float [2, 3]",
-                "'b Float [3, 2]'");
+                "'parameter b Float [3, 2]'");
           shown({parameter("a", {2})}, {parameter("a", {2}, at::kDouble)}, "a Float [2]",
-                "'a Double [2]'");
+                "'parameter a Double [2]'");
           shown({parameter("a", {2}), parameter("b", {2})},
-                {parameter("b", {2}), parameter("a", {2})}, "a Float [2]", "'b Float [2]'");
+                {parameter("b", {2}), parameter("a", {2})}, "a Float [2]",
+                "'parameter b Float [2]'");
           shown({parameter("a", {2}), parameter("b", {2})}, {parameter("a", {2})}, "b Float [2]",
                 "no more");
         },
         backend);
   }
+}
+
+TEST(SameModel, BuffersAreComparedAsWell) {
+  run_ranks(2, [](Group& world) {
+    const NamedTensors buffers{
+        {"mask", at::ones(world.rank() == 0 ? at::IntArrayRef{3, 2} : at::IntArrayRef{2, 3})}};
+    EXPECT_THAT(
+        [&] {
+          require_same_model(world, {parameter("a", {2})}, buffers, world.next_name("model"));
+        },
+        ThrowsMessage<UsageError>(AllOf(HasSubstr("'buffer mask Float [3, 2]' on rank 0"),
+                                        HasSubstr("'buffer mask Float [2, 3]' on rank 1"))));
+  });
 }
 
 TEST(SameModel, StridesAreComparedAsWell) {
@@ -69,14 +85,14 @@ TEST(SameModel, StridesAreComparedAsWell) {
     if (world.rank() == 1) {
       conv.tensor = conv.tensor.to(at::MemoryFormat::ChannelsLast);
     }
-    EXPECT_THAT([&] { require_same_model(world, {conv}, world.next_name("model")); },
+    EXPECT_THAT([&] { require_same_model(world, {conv}, {}, world.next_name("model")); },
                 ThrowsMessage<UsageError>(HasSubstr("strides [12, 1, 6, 3]")));
   });
 }
 
 TEST(Difference, IsEmptyForEqualModels) {
-  const auto text = description_of({parameter("a", {2})});
-  EXPECT_EQ(text, "a Float [2]\n");
+  const auto text = description_of({parameter("a", {2})}, {{"mean", at::ones({3})}});
+  EXPECT_EQ(text, "parameter a Float [2]\nbuffer mean Float [3]\n");
   EXPECT_EQ(difference(text, text, 0, 1), "");
 }
 

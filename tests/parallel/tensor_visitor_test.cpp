@@ -57,7 +57,12 @@ TEST(TensorVisitor, MayExchangeThem) {
   EXPECT_EQ(std::get<1>(value)[0].item<int>(), 12);
 }
 
-TEST(TensorVisitor, DoesNotKnowOtherTypes) { EXPECT_FALSE(Visitable<mine::Unknown>); }
+TEST(TensorVisitor, DoesNotKnowOtherTypes) {
+  EXPECT_FALSE(is_visitable<mine::Unknown>());
+  EXPECT_FALSE(is_visitable<std::vector<mine::Unknown>>());
+  EXPECT_FALSE((is_visitable<std::tuple<at::Tensor, mine::Unknown>>()));
+  EXPECT_FALSE(is_visitable<at::TensorList>());
+}
 
 }  // namespace
 }  // namespace lockstep::parallel

@@ -118,6 +118,7 @@ TEST_F(UsageTest, OfAStaticGraphThatChangesIsAnError) {
   usage->begin({});
   hook(*usage, 0);
   end(*usage);
+  usage->finish();
   usage->begin({});
   EXPECT_THAT([&] { hook(*usage, 1); }, ThrowsMessage<UsageError>(HasSubstr("'1'")));
 }
