@@ -87,12 +87,12 @@ TEST(Faults, SlowForwardIsWaitedFor) {
 
 TEST(Faults, ForwardThatTakesTooLongIsNamed) {
   EXPECT_NO_THROW(spawn(2, [](int) {
-    auto world = init_process_group({.backend = "shm", .timeout = std::chrono::seconds(1)});
+    auto world = init_process_group({.backend = "shm", .timeout = std::chrono::seconds(3)});
     auto net = std::make_shared<Eventful>();
     DistributedDataParallel ddp(net, world);
     step(ddp, world);
     if (world.rank() == 1) {
-      net->act = [] { std::this_thread::sleep_for(std::chrono::seconds(3)); };
+      net->act = [] { std::this_thread::sleep_for(std::chrono::seconds(6)); };
       EXPECT_THROW(step(ddp, world), PeerError);
     } else {
       EXPECT_THAT([&] { step(ddp, world); },

@@ -13,7 +13,7 @@ from job_launcher import BIN
 
 PYTHON = [sys.executable, str(pathlib.Path(__file__).with_name("ddp_cases.py"))]
 CPP = [str(BIN / "ddp_cases")]
-SECONDS = 150  # For a job; a hang is an error.
+SECONDS = 300  # For a job; a hang is an error.
 DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # What cuBLAS asks for.
 
 
