@@ -50,7 +50,7 @@ TEST(ShmSegment, TwoMappingsShowTheSameBytes) {
 }
 
 TEST(ShmSegment, AddressSpaceAloneTakesNoMemory) {
-  const Segment segment = Segment::create(std::size_t{1} << 40);
+  const Segment segment = Segment::create(std::size_t{1} << 36);
   EXPECT_EQ(pages_of(segment), 0U);
 }
 
