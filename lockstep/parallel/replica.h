@@ -25,7 +25,7 @@ namespace lockstep {
 struct DistributedDataParallelOptions {
   // The GPU of a module that is on one: inputs are moved there. At most one.
   std::vector<int> device_ids;
-  // Where outputs of such a module go; else they stay.
+  // The GPU where outputs of such a module go; that of device_ids unless said.
   std::optional<int> output_device;
   // MiB. Naming one does away with the small first bucket, as in PyTorch.
   std::optional<double> bucket_cap_mb;

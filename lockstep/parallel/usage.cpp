@@ -91,10 +91,7 @@ class StaticGraph : public Usage {
 
   void begin(const std::vector<at::Tensor>& /*outputs*/) override {
     if (!learned_) {
-      step_ = kFirst;
       std::fill(counts_.begin(), counts_.end(), 0);
-    } else {
-      step_ = kLearned;
     }
     left_ = counts_;
     first_ = true;
@@ -103,12 +100,12 @@ class StaticGraph : public Usage {
     }
   }
   void passed(std::size_t parameter, bool has_gradient) override {
-    if (step_ == kFirst && has_gradient) {
+    if (!learned_ && has_gradient) {
       map_.mark(parameter);
     }
   }
   void hooked(std::size_t parameter, Ready ready) override {
-    if (step_ == kFirst) {
+    if (!learned_) {
       ++counts_[parameter];
       return;  // It may come again: how often is what this step tells.
     }
@@ -128,7 +125,7 @@ class StaticGraph : public Usage {
     }
   }
   void end(Ready ready) override {
-    if (step_ == kFirst) {
+    if (!learned_) {
       map_.start_sum();
       for (std::size_t i = 0; i < counts_.size(); ++i) {
         ready(i);
@@ -140,7 +137,7 @@ class StaticGraph : public Usage {
   void all_started() override {}
   bool took_part(std::size_t parameter) override { return map_.anywhere(parameter); }
   void finish() override {
-    if (step_ == kFirst) {
+    if (!learned_) {
       map_.finish_sum();
       learned_ = true;
     }
@@ -148,15 +145,12 @@ class StaticGraph : public Usage {
   const std::vector<std::size_t>* order() const override {
     return order_.size() == parameters_.size() ? &order_ : nullptr;
   }
-  bool needs_sink() const override { return step_ <= kFirst; }
+  bool needs_sink() const override { return !learned_; }
   const char* advice() const override {
     return "they got one in the first step: the graph is not static; do not set static_graph";
   }
 
  private:
-  static constexpr int kFirst = 1;
-  static constexpr int kLearned = 2;
-
   void each_unused(Ready visit) const {
     for (std::size_t i = 0; i < counts_.size(); ++i) {
       if (counts_[i] == 0) {
@@ -170,8 +164,7 @@ class StaticGraph : public Usage {
   std::vector<int> counts_;  // Hooks per parameter in the first step.
   std::vector<int> left_;    // Hooks that this step still owes.
   std::vector<std::size_t> order_;
-  int step_ = 0;
-  bool learned_ = false;  // The first step is over.
+  bool learned_ = false;  // The first step is over: counts_ will not change.
   bool first_ = true;
 };
 
