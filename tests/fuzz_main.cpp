@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
   }
   if (argc == 1) {
     std::mt19937 random(1);  // NOLINT(bugprone-random-generator-seed): the same inputs every time.
-    for (int i = 0; i < 5000; ++i) {
+    for (int i = 0; i < 1000; ++i) {
       run(made_up_input(random));
     }
   }
