@@ -90,6 +90,8 @@ def peak_bytes(device):
 
 
 def timed_steps(training, device, warm, steps):
+    for group in training.optimizer.param_groups:  # As hold_weights() of benchmarks/step/training.h.
+        group["lr"] = 0
     for _ in range(warm):
         loss = training.step()
     seconds = []

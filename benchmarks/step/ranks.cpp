@@ -7,7 +7,8 @@
 // neither. Orders come as benchmarks/orders.h says:
 //
 //   check N        N steps; the answer has their losses
-//   time WARM N    WARM steps, then N whose time is taken; the answer has the seconds of each (on a
+//   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
+//   has the seconds of each (on a
 //                  GPU, where steps overlap, of all together divided by N) and the last loss
 #include <ATen/Parallel.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -83,6 +84,7 @@ class Ranks {
   }
 
   nlohmann::json time(int warm, int steps) {
+    training_.hold_weights();
     at::Tensor loss;
     for (int i = 0; i < warm; ++i) {
       loss = training_.step();

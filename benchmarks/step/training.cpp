@@ -129,6 +129,12 @@ at::Tensor Training::step() {
   return loss;
 }
 
+void Training::hold_weights() {
+  for (auto& group : optimizer_->param_groups()) {
+    group.options().set_lr(0);
+  }
+}
+
 std::optional<DistributedDataParallelStats> Training::stats() const {
   return stats_ ? std::optional(stats_()) : std::nullopt;
 }

@@ -33,6 +33,11 @@ class Training {
 
   at::Tensor step();  // The loss before its update.
 
+  // From now on the learning rate is 0: steps compute all they did, always with these weights. How
+  // long max pooling takes depends on its input, so weights that went another way are no peer: the
+  // convnet's, trained on one batch instead of two, took 25 % less.
+  void hold_weights();
+
   // Nothing without a group.
   [[nodiscard]] std::optional<DistributedDataParallelStats> stats() const;
 

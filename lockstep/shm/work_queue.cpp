@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -15,10 +16,13 @@ using Clock = Deadline::Clock;
 
 // A job that nobody waited for within this time is run by the queue's thread.
 constexpr std::chrono::milliseconds kPatience{1};
-// After this long without a job the thread sleeps until it is woken, which costs the next caller
-// some microseconds; before, it wakes by itself every kPatience. Not long: in training, where works
-// are milliseconds apart, each time that it wakes it takes a core from the computation.
-constexpr std::chrono::milliseconds kDoze{3};
+// The same where so many jobs one after the other were run by who waited for them, as in training:
+// each time that the thread looks, it takes a core from the computation.
+constexpr std::chrono::milliseconds kLongPatience{10};
+constexpr int kCalm = 16;
+// After so many looks without a job the thread sleeps until it is woken, which costs the next
+// caller some microseconds.
+constexpr int kDoze = 3;
 
 }  // namespace
 
@@ -28,8 +32,10 @@ struct WorkQueue::State {
   std::condition_variable wanted;   // For the queue's thread.
   std::deque<JobPointer> jobs;      // The front may be running.
   bool running = false;
+  int taken = 0;         // Jobs in a row that those who waited for them ran.
   bool at_once = false;  // The queue's thread is to run all there is.
   bool awake = false;    // The thread will look again by itself soon.
+  bool came = false;     // A job, since the thread looked.
   bool stop = false;
 };
 
@@ -69,6 +75,7 @@ WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
     const std::lock_guard lock(state_->mutex);
     start_thread();
     state_->jobs.push_back(job);
+    state_->came = true;
     if (when == When::kAtOnce) {
       state_->at_once = true;
       wake_up = true;
@@ -88,6 +95,7 @@ void WorkQueue::wait(Job& job) {
     if (state_->running) {
       state_->changed.wait(lock);
     } else {
+      state_->taken = std::min(state_->taken + 1, kCalm);
       run_front(*state_, lock);
     }
   }
@@ -158,24 +166,24 @@ void WorkQueue::start_thread() {
 
 void WorkQueue::tend(State& state) {
   std::unique_lock lock(state.mutex);
-  auto last_job = Clock::now();
+  int idle = 0;  // Looks since there was a job.
   while (!state.stop) {
-    if (!state.jobs.empty()) {
-      last_job = Clock::now();
-    }
     if (state.at_once && !state.running && !state.jobs.empty()) {
+      state.taken = 0;
       run_front(state, lock);
+      idle = 0;
       continue;
     }
     state.at_once = state.at_once && !state.jobs.empty();
-    state.awake = !state.jobs.empty() || Clock::now() - last_job < kDoze;
+    idle = std::exchange(state.came, false) || !state.jobs.empty() ? 0 : idle + 1;
+    state.awake = idle < kDoze;
     if (!state.awake) {
       state.wanted.wait(lock);
-      last_job = Clock::now();
+      idle = 0;
       continue;
     }
     const JobPointer seen = state.jobs.empty() ? nullptr : state.jobs.front();
-    state.wanted.wait_for(lock, kPatience);
+    state.wanted.wait_for(lock, state.taken < kCalm ? kPatience : kLongPatience);
     // Nobody took it in the meantime, so it is up to this thread, with all that came after it.
     if (seen && !state.running && !state.jobs.empty() && state.jobs.front() == seen) {
       state.at_once = true;

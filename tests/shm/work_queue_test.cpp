@@ -41,6 +41,17 @@ TEST(WorkQueue, WhatNobodyWaitsForIsRunAllTheSame) {
   EXPECT_EQ(ran.get_future().wait_until(soon().at()), std::future_status::ready);
 }
 
+// Its thread has learned to look seldom, but it still looks.
+TEST(WorkQueue, WhatNobodyWaitsForIsRunAlsoAfterManyThatWereWaitedFor) {
+  WorkQueue queue;
+  for (int i = 0; i < 100; ++i) {
+    queue.wait(*queue.start([] {}));
+  }
+  std::promise<void> ran;
+  queue.start([&] { ran.set_value(); });
+  EXPECT_EQ(ran.get_future().wait_until(soon().at()), std::future_status::ready);
+}
+
 TEST(WorkQueue, TellsWhenAJobIsDone) {
   WorkQueue queue;
   std::promise<bool> told;
