@@ -194,8 +194,8 @@ std::string Group::description() const {
       cpu->second->getBackendName() != job.backends) {
     text += " (" + cpu->second->getBackendName() + " on the CPU)";
   }
-  const bool gloo = cpu != state_->backends.end() && cpu->second->getBackendName() == "gloo";
-  if (gloo && !job.interfaces.empty()) {
+  const bool over_network = cpu != state_->backends.end() && cpu->second->getBackendName() != "shm";
+  if (over_network && !job.interfaces.empty()) {
     text += " over " + join(job.interfaces, ",");
   }
   return text + ", timeout " + to_text(job.timeout);

@@ -31,16 +31,19 @@ bool is_argument_error(const std::string& text) {
 
 }  // namespace
 
+std::string words_of(const std::exception& error) {
+  const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
+  return first_line(c10_error != nullptr ? c10_error->what_without_backtrace() : error.what());
+}
+
 void rethrow_as_peer_error(const std::string& what) {
   std::string text;
   try {
     throw;
   } catch (const Error&) {
     throw;
-  } catch (const c10::Error& error) {
-    text = first_line(error.what_without_backtrace());
   } catch (const std::exception& error) {
-    text = first_line(error.what());
+    text = words_of(error);
   }
   if (is_argument_error(text)) {
     throw UsageError(what + ": " + text);

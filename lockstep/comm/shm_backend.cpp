@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/comm/finished_work.h"
+#include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/store_board.h"
 
 namespace lockstep::comm {
@@ -22,10 +23,11 @@ using Use = Packed::Use;
 // Below this a collective is over before another thread has taken it up.
 constexpr std::size_t kBackgroundBytes = std::size_t{256} << 10;
 
-std::unique_ptr<shm::Team> join_team(const BackendRequest& request) {
+std::unique_ptr<shm::Team> join_team(const BackendRequest& request, std::vector<int> numbers) {
   StoreBoard board(request.store);
   return shm::Team::join(request.rank, request.size, board, Deadline::in(request.connect_timeout),
-                         {.notice = [](const std::string& text) { LOG(WARNING) << text; }});
+                         {.numbers = std::move(numbers),
+                          .notice = [](const std::string& text) { LOG(WARNING) << text; }});
 }
 
 std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
@@ -99,13 +101,17 @@ std::vector<at::Tensor> split_of(const at::Tensor& tensor, const std::vector<int
 
 }  // namespace
 
-ShmBackend::ShmBackend(const BackendRequest& request)
+ShmBackend::ShmBackend(const BackendRequest& request, std::vector<int> numbers)
     : Backend(request.rank, request.size),
-      group_(std::make_shared<ShmGroup>(join_team(request))),
+      group_(std::make_shared<ShmGroup>(join_team(request, std::move(numbers)))),
       timeout_(request.timeout),
       core_to_spare_(usable_cores() > request.size) {}
 
 void ShmBackend::shutdown() { group_->team->watch().leave(); }
+
+void ShmBackend::break_up(const std::string& reason) {
+  group_->team->watch().break_up(shm::Watch::Reason::kAborted, reason);
+}
 
 bool ShmBackend::supportsTensorAlloc(c10::DeviceIndex /*device*/) { return true; }
 
@@ -160,7 +166,9 @@ ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
         run_or_break(*team, [&] { run(*team, Deadline::in(timeout)); });
       },
       in_background ? shm::WorkQueue::When::kAtOnce : shm::WorkQueue::When::kWhenWaitedFor);
-  return c10::make_intrusive<ShmWork>(group_, std::move(job), start.type, std::move(start.outputs));
+  return c10::make_intrusive<QueuedWork>(std::shared_ptr<shm::WorkQueue>(group_, &group_->queue),
+                                         std::move(job), getRank(), start.type,
+                                         std::move(start.outputs));
 }
 
 ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,

@@ -19,7 +19,8 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
  public:
   // All ranks call it. Throws UsageError if they are on different hosts, IoError if there is too
   // little memory, PeerError if a rank does not come.
-  explicit ShmBackend(const BackendRequest& request);
+  // `numbers`: what errors call the ranks, where they have others in the job.
+  explicit ShmBackend(const BackendRequest& request, std::vector<int> numbers = {});
 
   const std::string getBackendName() const override { return "shm"; }
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
@@ -29,6 +30,8 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
   // Ends this rank's part: waits of other threads end, peers are told.
   void shutdown() override;
   void abort() override { shutdown(); }
+  // Ends the group on all ranks with an error.
+  void break_up(const std::string& reason);
 
   void report(const Progress& progress) override { group_->team->watch().report(progress); }
   [[nodiscard]] Progress progress_of(int rank) const override {

@@ -9,37 +9,6 @@ ShmGroup::ShmGroup(std::unique_ptr<shm::Team> the_team)
 
 ShmGroup::~ShmGroup() { team->watch().leave(); }
 
-ShmWork::ShmWork(std::shared_ptr<ShmGroup> group, shm::WorkQueue::JobPointer job, c10d::OpType type,
-                 std::vector<at::Tensor> outputs)
-    : Work(group->team->rank(), type),
-      group_(std::move(group)),
-      job_(std::move(job)),
-      outputs_(std::move(outputs)) {}
-
-bool ShmWork::wait(std::chrono::milliseconds timeout) {
-  if (timeout == kNoTimeout) {
-    group_->queue.wait(*job_);
-  } else if (!group_->queue.wait_until(*job_, Deadline::in(timeout))) {
-    throw PeerError(c10d::opTypeToString(retrieveOpType()) + " on rank " + std::to_string(rank_) +
-                    ": timed out: not done after " + to_text(timeout) +
-                    "; it goes on, wait again or raise the timeout");
-  }
-  return true;
-}
-
-c10::intrusive_ptr<c10::ivalue::Future> ShmWork::getFuture() {
-  const std::lock_guard lock(future_mutex_);
-  if (!future_) {
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    group_->queue.when_done(
-        *job_, [future = future_, outputs = outputs_](const std::exception_ptr& error) {
-          error ? future->setError(error) : future->markCompleted(at::IValue(outputs));
-        });
-  }
-  return future_;
-}
-
 ShmReceive::ShmReceive(std::shared_ptr<ShmGroup> group, const at::Tensor& tensor, int source,
                        int tag, std::chrono::milliseconds default_timeout)
     : Work(group->team->rank(),

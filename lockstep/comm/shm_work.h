@@ -1,4 +1,4 @@
-// Collectives and messages of the shared-memory backend as c10d works.
+// What the works of the shared-memory backend share, and its messages as c10d works.
 #pragma once
 
 #include <c10/util/intrusive_ptr.h>
@@ -23,32 +23,6 @@ struct ShmGroup {
   std::unique_ptr<shm::Team> team;
   shm::Mailbox mailbox;
   shm::WorkQueue queue;  // Last: its thread uses the others.
-};
-
-// wait() runs the collective in the calling thread. A future is completed by the group's thread.
-class ShmWork : public c10d::Work {
- public:
-  ShmWork(std::shared_ptr<ShmGroup> group, shm::WorkQueue::JobPointer job, c10d::OpType type,
-          std::vector<at::Tensor> outputs);
-
-  bool isCompleted() override { return job_->is_done(); }
-  bool isSuccess() const override { return job_->is_done() && !job_->error(); }
-  std::exception_ptr exception() const override { return job_->error(); }
-  // With a timeout other than kNoTimeout it leaves the work to the group's thread; at the end of
-  // that time it throws PeerError, and the work goes on.
-  bool wait(std::chrono::milliseconds timeout) override;
-  void synchronize() override {}
-  std::vector<at::Tensor> result() override { return outputs_; }
-  // Milliseconds that it ran, waiting for its peers included; 0 before it is done.
-  float getDuration() const override { return job_->duration().count(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-
- private:
-  std::shared_ptr<ShmGroup> group_;
-  shm::WorkQueue::JobPointer job_;
-  std::vector<at::Tensor> outputs_;
-  std::mutex future_mutex_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 // A message that is awaited.

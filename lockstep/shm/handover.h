@@ -29,6 +29,7 @@ class Board {
 struct Peer {
   ProcessId process;
   std::string host;
+  int number = 0;  // What errors call it.
 };
 
 struct Ring {

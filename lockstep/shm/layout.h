@@ -14,7 +14,7 @@
 namespace lockstep::shm {
 
 inline constexpr std::uint64_t kMagic = 0x31306d68736b636cULL;  // "lckshm01"
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::size_t kLine = 64;  // Words that different ranks write share no cache line.
 inline constexpr std::size_t kPage = 4096;
 inline constexpr int kMaxRanks = 1024;
@@ -39,6 +39,7 @@ struct alignas(kLine) Fate {
   Word reason;   // Failure::Reason.
   Word culprit;  // Rank.
   Word signal;
+  Word text[48];  // Eight characters each: what a rank that aborts has to say.
 };
 
 struct Control {

@@ -47,6 +47,13 @@ void check(int size, const TeamOptions& options) {
   }
 }
 
+std::vector<Peer> numbered(std::vector<Peer> peers, const std::vector<int>& numbers) {
+  for (std::size_t rank = 0; rank < peers.size(); ++rank) {
+    peers[rank].number = numbers.empty() ? static_cast<int>(rank) : numbers.at(rank);
+  }
+  return peers;
+}
+
 }  // namespace
 
 std::unique_ptr<Team> Team::join(int rank, int size, Board& board, Deadline deadline,
@@ -84,7 +91,7 @@ Team::Team(int rank, std::shared_ptr<Memory> memory, std::vector<Peer> peers,
            const TeamOptions& options)
     : rank_(rank),
       memory_(std::move(memory)),
-      watch_(rank, *memory_, std::move(peers), options.notice),
+      watch_(rank, *memory_, numbered(std::move(peers), options.numbers), options.notice),
       may_spin_(memory_->layout().size <= usable_cores()),
       calls_(static_cast<std::size_t>(memory_->layout().size)) {}
 
@@ -205,9 +212,6 @@ std::byte* Team::placed(int rank, const Call& call, std::size_t bytes) const {
   return call.place == 0 ? nullptr : memory_->at(rank, call.place, bytes, size_of(call.dtype));
 }
 
-std::string Team::what() const {
-  return call_.text(sequence_) + " on rank " + std::to_string(rank_) + " of " +
-         std::to_string(size());
-}
+std::string Team::what() const { return call_.text(sequence_) + " on " + watch_.self(); }
 
 }  // namespace lockstep::shm

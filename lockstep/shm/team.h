@@ -24,6 +24,8 @@ struct TeamOptions {
   // Address space for allocate(), which takes memory only as it is used; 0: this rank's share of
   // the machine's memory.
   std::size_t arena_bytes = 0;
+  // What errors call the ranks, where they have other numbers in the job; empty: 0, 1, 2, ...
+  std::vector<int> numbers;
   // Told, once per wait and rank, of a peer that is stopped.
   std::function<void(const std::string&)> notice;
 };

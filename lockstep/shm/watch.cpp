@@ -1,6 +1,7 @@
 #include "lockstep/shm/watch.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -18,6 +19,32 @@ using Clock = Deadline::Clock;
 constexpr std::chrono::milliseconds kLook{50};
 // A process that is stopped for a moment (a debugger, a job control key pressed twice) is no news.
 constexpr std::chrono::milliseconds kStoppedForGood{1000};
+
+constexpr std::size_t kWordChars = sizeof(std::uint64_t);
+
+template <std::size_t kWords>
+void write_text(Word (&words)[kWords], const std::string& text) {
+  for (std::size_t i = 0; i < kWords && i * kWordChars < text.size(); ++i) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, text.data() + i * kWordChars,
+                std::min(kWordChars, text.size() - i * kWordChars));
+    words[i].store(word, std::memory_order_relaxed);
+  }
+}
+
+// Whatever a peer wrote there, it becomes a line of text.
+template <std::size_t kWords>
+std::string read_text(const Word (&words)[kWords]) {
+  std::string text(kWords * kWordChars, '\0');
+  for (std::size_t i = 0; i < kWords; ++i) {
+    const std::uint64_t word = words[i].load(std::memory_order_relaxed);
+    std::memcpy(text.data() + i * kWordChars, &word, kWordChars);
+  }
+  text.resize(std::min(text.find('\0'), text.size()));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return text;
+}
 
 }  // namespace
 
@@ -183,8 +210,11 @@ std::string Watch::explain(const Failure& failure) const {
              (reporter.empty() ? "" : ", as " + reporter + " found");
     case Reason::kMismatch:
       return reporter + " found that the ranks' calls do not match";
-    case Reason::kAborted:
-      return culprit + " aborted the group (" + last_call_of(failure.culprit) + ")";
+    case Reason::kAborted: {
+      const std::string words = read_text(memory_.control(failure.culprit).fate.text);
+      return culprit + " aborted the group" +
+             (words.empty() ? " (" + last_call_of(failure.culprit) + ")" : ": " + words);
+    }
   }
   return reporter + " failed";  // A reason that this version does not know.
 }
@@ -240,6 +270,9 @@ void Watch::record(const Failure& failure, const std::string& text) {
     fate.reason.store(static_cast<std::uint64_t>(failure.reason));
     fate.culprit.store(static_cast<std::uint64_t>(failure.culprit));
     fate.signal.store(static_cast<std::uint64_t>(failure.signal));
+    if (failure.reason == Reason::kAborted) {
+      write_text(fate.text, text);
+    }
     fate.standing.store(static_cast<std::uint64_t>(Standing::kFailed));
   }
   ring_all();
@@ -247,8 +280,7 @@ void Watch::record(const Failure& failure, const std::string& text) {
 
 void Watch::throw_if_broken() const {
   if (!fork_guard_.in_owner()) {
-    throw UsageError("rank " + std::to_string(rank_) + " of " +
-                     std::to_string(memory_.layout().size) +
+    throw UsageError(self() +
                      ": this process is a fork of the rank and no member of its groups; form one "
                      "after fork(), or leave it to the parent");
   }
@@ -268,8 +300,7 @@ void Watch::leave() {
     if (!broken_.empty()) {
       return;  // The others know more already.
     }
-    broken_ = "rank " + std::to_string(rank_) + " of " + std::to_string(memory_.layout().size) +
-              " has left the group; form a new one";
+    broken_ = self() + " has left the group; form a new one";
     memory_.control(rank_).fate.standing.store(static_cast<std::uint64_t>(Standing::kLeft));
   }
   ring_all();
@@ -285,10 +316,17 @@ bool Watch::has_left(int rank) const {
   return memory_.control(rank).fate.standing.load() == static_cast<std::uint64_t>(Standing::kLeft);
 }
 
+std::string Watch::self() const {
+  const int number = peers_[static_cast<std::size_t>(rank_)].number;
+  const std::string size = std::to_string(memory_.layout().size);
+  return "rank " + std::to_string(number) +
+         (number == rank_ ? " of " + size : ", one of " + size + " on its host");
+}
+
 std::string Watch::who(int rank) const {
   const auto& peer = peers_[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(rank) + " (pid " + std::to_string(peer.process.pid) + " on " +
-         peer.host + ")";
+  return "rank " + std::to_string(peer.number) + " (pid " + std::to_string(peer.process.pid) +
+         " on " + peer.host + ")";
 }
 
 }  // namespace lockstep::shm

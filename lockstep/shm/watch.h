@@ -56,6 +56,7 @@ class Watch {
 
   [[nodiscard]] bool has_left(int rank) const;
   [[nodiscard]] std::string who(int rank) const;  // "rank 1 (pid 123 on box)".
+  [[nodiscard]] std::string self() const;         // "rank 0 of 2".
 
   // What this rank is doing; errors of the others repeat it.
   void report(const Progress& progress);

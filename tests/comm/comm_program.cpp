@@ -2,6 +2,10 @@
 //
 //   comm_program WAY      leaves main in that way, with the process group still alive
 //   comm_program python   does what tests/system/programs/all_reduce.py does, in the same group
+//   comm_program until_error TIMEOUT_S ELEMENTS
+//                         all_reduces until one fails; prints "ready" after the first, then how
+//                         long the last one took and why it failed
+//   comm_program count N ELEMENTS   that many all_reduces of so many floats
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
@@ -10,6 +14,7 @@
 #include <cstring>
 #include <optional>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
 
 namespace {
@@ -49,10 +54,45 @@ void accompany_python() {
   world.barrier();
 }
 
+void until_error(int timeout_s, std::int64_t elements) {
+  auto world = lockstep::init_process_group({.timeout = std::chrono::seconds(timeout_s)});
+  auto tensor = at::ones({elements});
+  auto begin = std::chrono::steady_clock::now();
+  try {
+    for (int i = 0;; ++i) {
+      begin = std::chrono::steady_clock::now();
+      world.all_reduce(tensor.fill_(1)).wait();
+      if (i == 0) {
+        std::printf("ready\n");
+        std::fflush(stdout);
+      }
+    }
+  } catch (const lockstep::PeerError& error) {
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    std::printf("failed after %.1f s: %s\n", took.count(), error.what());
+  }
+}
+
+void count(int times, std::int64_t elements) {
+  auto world = lockstep::init_process_group({.timeout = std::chrono::seconds(60)});
+  auto tensor = at::ones({elements});
+  for (int i = 0; i < times; ++i) {
+    world.all_reduce(tensor.fill_(1)).wait();
+  }
+  std::printf("sum %g\n", tensor[0].item<float>());
+  world.barrier();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "return";
+  if (argc == 4) {
+    const int number = std::atoi(argv[2]);
+    const auto elements = std::atoll(argv[3]);
+    std::strcmp(what, "count") == 0 ? count(number, elements) : until_error(number, elements);
+    return 0;
+  }
   std::strcmp(what, "python") == 0 ? accompany_python() : leave(what);
   return 0;
 }

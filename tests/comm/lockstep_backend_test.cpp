@@ -15,16 +15,16 @@ TEST(LockstepBackend, IsTheDefaultAndSharesMemoryOnOneHost) {
   });
 }
 
-TEST(LockstepBackend, UsesGlooWhereTheRanksAreOnSeveralHosts) {
-  EXPECT_NO_THROW(spawn(3, [](int rank) {
-    ::setenv("LOCKSTEP_HOST_ID", rank == 2 ? "there" : "here", 1);
-    const auto world = init_process_group();
-    const auto tensor = at::full({1}, 1.0F);
-    world.all_reduce(tensor).wait();
-    if (world.backend()->getBackendName() != "gloo" || tensor.item<float>() != 3) {
-      throw std::runtime_error("expected a sum over Gloo");
-    }
-  }));
+TEST(LockstepBackend, SharesMemoryInsideEachOfSeveralHosts) {
+  testing::run_ranks(
+      3,
+      [](Group& world) {
+        EXPECT_EQ(world.backend()->getBackendName(), "lockstep");
+        const auto tensor = at::full({1}, 1.0F);
+        world.all_reduce(tensor).wait();
+        EXPECT_EQ(tensor.item<float>(), 3);
+      },
+      testing::kTwoHosts);
 }
 
 }  // namespace

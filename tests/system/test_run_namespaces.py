@@ -2,52 +2,28 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
-import uuid
 
 import pytest
 from conftest import WAITING
+from two_hosts import ADDRESSES, are_possible, two_hosts
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2"
-)
-
-ADDRESSES = ["10.213.77.1", "10.213.77.2"]
-
-
-def ip(*arguments):
-    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=10)
+pytestmark = pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
 
 
 @pytest.fixture
 def hosts():
-    """The names of two namespaces that see only each other."""
-    tag = uuid.uuid4().hex[:6]
-    names = [f"lockstep-{tag}-{i}" for i in (0, 1)]
-    links = [f"ls{tag}{i}" for i in (0, 1)]
-    try:
-        for name in names:
-            ip("netns", "add", name)
-            ip("-n", name, "link", "set", "lo", "up")
-        ip("link", "add", links[0], "netns", names[0], "type", "veth", "peer", "name", links[1],
-           "netns", names[1])
-        for name, link, address in zip(names, links, ADDRESSES):
-            ip("-n", name, "address", "add", address + "/24", "dev", link)
-            ip("-n", name, "link", "set", link, "up")
-        yield list(zip(names, links))
-    finally:
-        for name in names:
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=10)
+    with two_hosts() as pair:
+        yield pair
 
 
 def start_two_by_two(launcher, hosts, *program):
     return [
         launcher.start(
             "--nnodes", 2, "--node-rank", rank, "--nproc-per-node", 2, "--master-addr", ADDRESSES[0],
-            "--local-addr", f"host{'ab'[rank]}", *program, prefix=["ip", "netns", "exec", hosts[rank][0]])
+            "--local-addr", f"host{'ab'[rank]}", *program, prefix=hosts[rank].command())
         for rank in (0, 1)
     ]
 
@@ -71,16 +47,11 @@ def test_two_by_two_all_reduce(launcher, hosts):
     launcher.assert_clean()
 
 
-def pids_in(name):
-    done = subprocess.run(["ip", "netns", "pids", name], check=True, capture_output=True, text=True)
-    return [int(pid) for pid in done.stdout.split()]
-
-
 @pytest.mark.parametrize("victim", [0, 1])
 def test_host_where_everything_is_killed_is_named(launcher, hosts, victim):
     jobs = start_two_by_two(launcher, hosts, launcher.script(WAITING))
     launcher.up(4)
-    for pid in pids_in(hosts[victim][0]):
+    for pid in hosts[victim].pids():
         os.kill(pid, signal.SIGKILL)
     begin = time.monotonic()
     _, err = jobs[1 - victim].communicate(timeout=10)
@@ -95,8 +66,7 @@ def test_host_where_everything_is_killed_is_named(launcher, hosts, victim):
 def test_host_whose_link_goes_down_is_named_on_both_sides(launcher, hosts, victim):
     jobs = start_two_by_two(launcher, hosts, launcher.script(WAITING))
     launcher.up(4)
-    name, link = hosts[victim]
-    ip("-n", name, "link", "set", link, "down")
+    hosts[victim].set_link("down")
     begin = time.monotonic()
     for rank, job in enumerate(jobs):
         _, err = job.communicate(timeout=10)
@@ -110,22 +80,21 @@ def test_host_whose_link_goes_down_is_named_on_both_sides(launcher, hosts, victi
 def test_link_that_is_down_for_a_second_does_no_harm(launcher, hosts):
     jobs = start_two_by_two(launcher, hosts, "sh", "-c", "touch up$RANK; sleep 3")
     launcher.up(4)
-    name, link = hosts[1]
-    ip("-n", name, "link", "set", link, "down")
+    hosts[1].set_link("down")
     time.sleep(1)
-    ip("-n", name, "link", "set", link, "up")
+    hosts[1].set_link("up")
     assert [job.wait(20) for job in jobs] == [0, 0]
 
 
 def test_only_the_given_address_is_listened_on(launcher, hosts):
     jobs = start_two_by_two(launcher, hosts, launcher.script(WAITING))
     launcher.up(4)
-    done = subprocess.run(["ip", "netns", "exec", hosts[0][0], "ss", "-lntH"], check=True,
+    done = subprocess.run(hosts[0].command("ss", "-lntH"), check=True,
                           capture_output=True, text=True)
     listeners = [line.split()[3] for line in done.stdout.splitlines()]
     assert f"{ADDRESSES[0]}:29500" in listeners
     assert len(listeners) == 2 and all(l.startswith(ADDRESSES[0] + ":") for l in listeners)
-    done = subprocess.run(["ip", "netns", "exec", hosts[1][0], "ss", "-lntH"], check=True,
+    done = subprocess.run(hosts[1].command("ss", "-lntH"), check=True,
                           capture_output=True, text=True)
     assert done.stdout == ""
     jobs[0].terminate()

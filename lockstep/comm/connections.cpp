@@ -1,0 +1,178 @@
+#include "lockstep/comm/connections.h"
+
+#include <dirent.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+
+namespace lockstep::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{500};
+constexpr unsigned kSilentMs = 3000;
+constexpr unsigned kProbes = 3;  // That went unanswered.
+
+void set_option(int fd, int level, int name, int value) {
+  (void)::setsockopt(fd, level, name, &value, sizeof value);  // Without it the deadlines remain.
+}
+
+// An idle connection is asked every second whether its peer is there.
+void keep_alive(int fd) {
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(kProbes));
+}
+
+// Not TCP_USER_TIMEOUT: that also ends a connection whose peer is alive and reads nothing.
+bool is_silent(int fd) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
+    return false;
+  }
+  return (info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > kSilentMs &&
+          info.tcpi_retransmits >= kProbes) ||
+         info.tcpi_probes >= kProbes;
+}
+
+// Empty if it is no connected TCP socket.
+std::string peer_of(int fd) {
+  int protocol = 0;
+  socklen_t length = sizeof protocol;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) != 0 ||
+      protocol != IPPROTO_TCP) {
+    return "";
+  }
+  sockaddr_storage address{};
+  length = sizeof address;
+  char host[NI_MAXHOST];
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, nullptr, 0,
+                    NI_NUMERICHOST) != 0) {
+    return "";
+  }
+  const std::string text = host;
+  return text.starts_with("::ffff:") ? text.substr(7) : text;
+}
+
+// One group is formed at a time, so that a connection is taken for one group's only.
+std::mutex& forming() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+}  // namespace
+
+Connections::~Connections() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (watcher_.joinable()) {
+    watcher_.join();
+  }
+}
+
+std::vector<Connections::Connection> Connections::all_of_this_process() {
+  std::vector<Connection> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), &::closedir);
+  if (!folder) {
+    return found;
+  }
+  while (const dirent* entry = ::readdir(folder.get())) {
+    const int fd = std::atoi(entry->d_name);
+    struct stat status{};
+    if (fd <= 2 || ::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
+      continue;
+    }
+    if (auto peer = peer_of(fd); !peer.empty()) {
+      found.push_back({.fd = fd, .inode = status.st_ino, .peer = std::move(peer)});
+    }
+  }
+  return found;
+}
+
+bool Connections::is_open(const Connection& connection) {
+  struct stat status{};
+  return ::fstat(connection.fd, &status) == 0 && status.st_ino == connection.inode &&
+         S_ISSOCK(status.st_mode);
+}
+
+void Connections::add_opened_by(const std::function<void()>& open) {
+  const std::lock_guard one_at_a_time(forming());
+  const auto before = all_of_this_process();
+  open();
+  const std::lock_guard lock(mutex_);
+  for (auto& connection : all_of_this_process()) {
+    const bool is_new = std::none_of(before.begin(), before.end(), [&](const auto& old) {
+      return old.inode == connection.inode;
+    });
+    if (is_new) {
+      added_.push_back(std::move(connection));
+    }
+  }
+}
+
+void Connections::watch(const std::vector<std::string>& addresses) {
+  const std::lock_guard lock(mutex_);
+  watched_ = added_;
+  for (auto& connection : all_of_this_process()) {
+    if (std::find(addresses.begin(), addresses.end(), connection.peer) != addresses.end()) {
+      watched_.push_back(std::move(connection));
+    }
+  }
+  for (const auto& connection : watched_) {
+    if (is_open(connection)) {
+      keep_alive(connection.fd);
+    }
+  }
+  if (!watcher_.joinable()) {
+    watcher_ = std::thread([this] {
+      std::unique_lock waiting(mutex_);
+      while (!changed_.wait_for(waiting, kLook, [this] { return stop_; })) {
+        look();
+      }
+    });
+  }
+}
+
+void Connections::look() {
+  std::erase_if(watched_, [this](const Connection& connection) {
+    if (!is_open(connection) || !is_silent(connection.fd)) {
+      return false;
+    }
+    silent_.push_back(connection.peer);
+    ::shutdown(connection.fd, SHUT_RDWR);
+    return true;
+  });
+}
+
+std::vector<std::string> Connections::silent() const {
+  const std::lock_guard lock(mutex_);
+  return silent_;
+}
+
+void Connections::cut() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& connection : added_) {
+    if (is_open(connection)) {
+      ::shutdown(connection.fd, SHUT_RDWR);
+    }
+  }
+}
+
+std::size_t Connections::size() const {
+  const std::lock_guard lock(mutex_);
+  return added_.size();
+}
+
+}  // namespace lockstep::comm

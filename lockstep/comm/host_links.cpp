@@ -1,0 +1,292 @@
+#include "lockstep/comm/host_links.h"
+
+#include <ATen/ops/view_as_real.h>
+
+#include <algorithm>
+#include <future>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr const char* kVerdict = "verdict";
+// A store whose own host is gone does not answer.
+constexpr std::chrono::seconds kStorePatience{1};
+// A rank on the host of one that died knows more than one that lost a connection to it.
+constexpr std::chrono::milliseconds kLetOthersSpeak{300};
+
+c10::intrusive_ptr<c10d::Store> below(const BackendRequest& request, const std::string& prefix) {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
+}
+
+std::chrono::milliseconds left(Deadline deadline) {
+  return std::max(deadline.remaining(), std::chrono::milliseconds(1));
+}
+
+// Gloo's reductions have few types; the others travel as one that holds their values.
+at::Tensor as_gloo_takes_it(const at::Tensor& share) {
+  switch (share.scalar_type()) {
+    case at::kShort:
+    case at::kBool:
+      return share.to(at::kInt);
+    case at::kComplexFloat:
+    case at::kComplexDouble:
+      return at::view_as_real(share);
+    default:
+      return share;
+  }
+}
+
+// As Gloo and NCCL divide: integers towards zero.
+void divide(const at::Tensor& tensor, int divisor) {
+  if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)) {
+    tensor.div_(divisor, "trunc");
+  } else {
+    tensor.div_(divisor);
+  }
+}
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const BackendFactory& gloo)
+    : map_(map), rank_(request.rank), store_(request.store) {
+  const auto deadline = Deadline::in(request.connect_timeout);
+  const auto request_for = [&](const std::string& prefix, int rank, std::size_t size) {
+    BackendRequest part = request;
+    part.store = below(request, prefix);
+    part.rank = rank;
+    part.size = static_cast<int>(size);
+    part.connect_timeout = left(deadline);
+    return part;
+  };
+  const auto& neighbours = map_.ranks_on(map_.here());
+  if (neighbours.size() > 1) {
+    inside_ = c10::make_intrusive<ShmBackend>(
+        request_for("inside/" + std::to_string(map_.here()), local_rank(), neighbours.size()),
+        neighbours);
+  }
+  connections_.add_opened_by([&] {
+    const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
+    everybody_ = gloo(request_for("everybody", rank_, static_cast<std::size_t>(request.size)));
+    if (!inside_ && map_.hosts() == request.size) {
+      lane_ = everybody_;  // One rank per host.
+    } else if (const auto lane = map_.lane()) {
+      lane_ = gloo(request_for("lane/" + std::to_string(*lane), map_.here(),
+                               static_cast<std::size_t>(map_.hosts())));
+    }
+  });
+  connections_.watch(map_.addresses_of_others());
+}
+
+HostLinks::~HostLinks() { leave(); }
+
+void HostLinks::leave() {
+  if (inside_) {
+    inside_->shutdown();
+  }
+}
+
+bool HostLinks::reduces(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const bool is_sum =
+      op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+    case at::kDouble:
+    case at::kHalf:
+    case at::kBFloat16:
+    case at::kChar:
+    case at::kByte:
+    case at::kShort:
+    case at::kInt:
+    case at::kLong:
+      return true;
+    case at::kBool:
+      return op != c10d::ReduceOp::AVG && op != c10d::ReduceOp::PREMUL_SUM;
+    case at::kComplexFloat:
+    case at::kComplexDouble:
+      return is_sum;
+    default:
+      return false;
+  }
+}
+
+HostLinks::Tensors HostLinks::shares_of(const at::Tensor& flat) const {
+  Tensors shares;
+  const auto ranks = static_cast<int>(map_.ranks_on(map_.here()).size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto range = map_.share(flat.numel(), rank);
+    shares.push_back(flat.narrow(0, range.at, range.count));
+  }
+  return shares;
+}
+
+// Each rank of a host sums its share over the host, then over the hosts, and tells its neighbours.
+void HostLinks::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op, Deadline deadline) {
+  const auto shares = shares_of(tensor.view({-1}));
+  const auto& mine = shares[static_cast<std::size_t>(local_rank())];
+  const bool average = op == c10d::ReduceOp::AVG;
+  if (inside_) {
+    Tensors outputs{mine};
+    std::vector<Tensors> inputs{shares};
+    c10d::ReduceScatterOptions options;
+    options.reduceOp = average ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op;
+    options.timeout = left(deadline);
+    inside_->reduce_scatter(outputs, inputs, options)->wait();
+  } else if (op == c10d::ReduceOp::PREMUL_SUM) {
+    mine.mul_(shm_fold(op, mine, "allreduce").factor);
+  }
+  carry(mine, op, deadline);
+  if (average) {
+    divide(mine, static_cast<int>(everybody_->getSize()));
+  }
+  gather_inside(shares, deadline);
+}
+
+void HostLinks::carry(const at::Tensor& share, const c10d::ReduceOp& op, Deadline deadline) const {
+  if (!lane_ || share.numel() == 0) {
+    return;
+  }
+  const at::Tensor carried = as_gloo_takes_it(share);
+  Tensors tensors{carried};
+  c10d::AllreduceOptions options;
+  const bool is_sum = op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
+  options.reduceOp = is_sum ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op;
+  options.timeout = left(deadline);
+  lane_->allreduce(tensors, options)->wait();
+  if (carried.scalar_type() != share.scalar_type() && !share.is_complex()) {
+    share.copy_(carried);
+  }
+}
+
+void HostLinks::gather_inside(const Tensors& shares, Deadline deadline) const {
+  if (!inside_) {
+    return;
+  }
+  Tensors inputs{shares[static_cast<std::size_t>(local_rank())]};
+  std::vector<Tensors> outputs{shares};
+  c10d::AllgatherOptions options;
+  options.timeout = left(deadline);
+  inside_->allgather(outputs, inputs, options)->wait();
+}
+
+// As bytes: Gloo does not know every type.
+void HostLinks::broadcast(const at::Tensor& tensor, int root, Deadline deadline) {
+  const at::Tensor bytes = tensor.view({-1}).view(at::kByte);
+  const auto shares = shares_of(bytes);
+  const bool root_is_here = map_.host_of(root) == map_.here();
+  c10d::BroadcastOptions options;
+  if (root_is_here && inside_) {
+    Tensors tensors{bytes};
+    options.rootRank = map_.local_rank_of(root);
+    options.timeout = left(deadline);
+    inside_->broadcast(tensors, options)->wait();
+  }
+  Tensors mine{shares[static_cast<std::size_t>(local_rank())]};
+  if (lane_ && mine[0].numel() > 0) {
+    options.rootRank = map_.host_of(root);
+    options.timeout = left(deadline);
+    lane_->broadcast(mine, options)->wait();
+  }
+  if (!root_is_here) {
+    gather_inside(shares, deadline);
+  }
+}
+
+void HostLinks::barrier(Deadline deadline) {
+  const auto meet = [&](c10d::Backend& backend) {
+    c10d::BarrierOptions options;
+    options.timeout = left(deadline);
+    backend.barrier(options)->wait();
+  };
+  if (inside_) {
+    meet(*inside_);
+  }
+  if (local_rank() == 0) {
+    meet(*lane_);
+  }
+  if (inside_) {
+    meet(*inside_);  // Until the first rank of the host has met those of the others.
+  }
+}
+
+std::string HostLinks::reason_of(const std::exception& error) const {
+  if (dynamic_cast<const PeerError*>(&error) != nullptr) {
+    return error.what();  // From inside the host; it names the rank.
+  }
+  const std::string words = words_of(error);
+  const auto silent = connections_.silent();
+  const auto named = map_.other_host_named_in(words + " " + join(silent, " "));
+  const bool one_other = map_.hosts() == 2;
+  const std::string who = named       ? map_.describe(*named)
+                          : one_other ? map_.describe(1 - map_.here())
+                                      : "another host";
+  const bool late = contains(words, "Timed out waiting") || contains(words, "peration timed out");
+  const std::string what = late ? " has not arrived in time"
+                           : !silent.empty() || contains(words, "imed out")
+                               ? " does not answer any more; is it down, or its network?"
+                               : " broke its connection: a rank there ended or failed, see its log";
+  return who + what + " (rank " + std::to_string(rank_) + " saw: " + words + ")";
+}
+
+// The store is asked in a thread of its own, which may never come back.
+std::string HostLinks::agreed(const std::string& reason) const {
+  auto answer = std::make_shared<std::promise<std::string>>();
+  auto future = answer->get_future();
+  std::thread([answer, reason, store = store_] {
+    try {
+      const auto first = store->compareSet(kVerdict, std::vector<std::uint8_t>(),
+                                           std::vector<std::uint8_t>(reason.begin(), reason.end()));
+      answer->set_value({first.begin(), first.end()});
+    } catch (const std::exception&) {
+      answer->set_value(reason);
+    }
+  }).detach();
+  if (future.wait_for(kStorePatience) != std::future_status::ready) {
+    return reason;
+  }
+  const std::string first = future.get();
+  return first.empty() ? reason : first;
+}
+
+void HostLinks::fail(const std::string& what, const std::exception& error) {
+  if (dynamic_cast<const UsageError*>(&error) != nullptr) {
+    throw UsageError(error.what());
+  }
+  throw_if_broken(what);
+  const bool from_inside = dynamic_cast<const PeerError*>(&error) != nullptr;
+  if (!from_inside) {
+    std::this_thread::sleep_for(kLetOthersSpeak);
+  }
+  const std::string reason = agreed(reason_of(error));
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.empty()) {
+      broken_ = reason;
+    }
+  }
+  if (inside_) {
+    inside_->break_up(reason);
+  }
+  connections_.cut();
+  throw_if_broken(what);
+  throw PeerError(what + ": " + reason);  // Not reached: it is broken now.
+}
+
+void HostLinks::throw_if_broken(const std::string& what) const {
+  const std::lock_guard lock(mutex_);
+  if (!broken_.empty()) {
+    throw PeerError(what + ": " + broken_);
+  }
+}
+
+}  // namespace lockstep::comm

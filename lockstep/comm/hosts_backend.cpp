@@ -1,0 +1,282 @@
+#include "lockstep/comm/hosts_backend.h"
+
+#include <ATen/ThreadLocalState.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/no_sigpipe.h"
+#include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/queued_work.h"
+#include "lockstep/comm/tensor_lists.h"
+
+namespace lockstep::comm {
+
+// One of Gloo's works, whose errors name a host.
+class HostsBackend::Forwarded : public c10d::Work {
+ public:
+  Forwarded(std::shared_ptr<Shared> shared, WorkPointer work, std::string what, int rank)
+      : Work(rank, work->retrieveOpType()),
+        shared_(std::move(shared)),
+        work_(std::move(work)),
+        what_(std::move(what)) {}
+
+  bool isCompleted() override { return work_->isCompleted(); }
+  bool isSuccess() const override { return work_->isSuccess(); }
+  std::exception_ptr exception() const override { return work_->exception(); }
+  int sourceRank() const override { return work_->sourceRank(); }
+  std::vector<at::Tensor> result() override { return work_->result(); }
+  void synchronize() override { work_->synchronize(); }
+  void abort() override { work_->abort(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return work_->getFuture(); }
+
+  bool wait(std::chrono::milliseconds timeout) override {
+    try {
+      return work_->wait(timeout);
+    } catch (const std::exception& error) {
+      if (!work_->isCompleted()) {  // The caller's patience ended, not the work.
+        rethrow_as_peer_error(what_);
+      }
+      shared_->links.fail(what_, error);
+    }
+  }
+
+ private:
+  std::shared_ptr<Shared> shared_;
+  WorkPointer work_;
+  std::string what_;
+};
+
+HostsBackend::HostsBackend(const BackendRequest& request, const HostMap& map,
+                           const BackendFactory& gloo)
+    : Backend(request.rank, request.size),
+      shared_(std::make_shared<Shared>(request, map, gloo)),
+      timeout_(request.timeout) {}
+
+void HostsBackend::setTimeout(std::chrono::milliseconds timeout) {
+  timeout_ = timeout;
+  shared_->links.everybody()->setTimeout(timeout);
+}
+
+void HostsBackend::abort() {
+  try {
+    shared_->links.fail("abort on rank " + std::to_string(getRank()),
+                        PeerError("rank " + std::to_string(getRank()) + " called abort()"));
+  } catch (const PeerError&) {  // That is what the others get.
+  }
+}
+
+std::string HostsBackend::what(const std::string& operation) const {
+  return operation + " on rank " + std::to_string(getRank()) + " of " + std::to_string(getSize());
+}
+
+HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Start start, Run run) {
+  const std::string name = what(operation + " #" + std::to_string(++started_));
+  shared_->links.throw_if_broken(name);
+  const auto limit = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
+  // In the background always: what it waits for is the network, and the caller can compute.
+  auto job = shared_->queue.start(
+      [links = &shared_->links, run = std::move(run), limit, name,
+       caller = at::ThreadLocalState()] {
+        const at::ThreadLocalStateGuard as_caller(caller);  // Inference mode, for one.
+        const at::NoGradGuard no_grad;
+        const NoSigpipe no_sigpipe;
+        links->throw_if_broken(name);
+        try {
+          run(*links, Deadline::in(limit));
+        } catch (const std::exception& error) {
+          links->fail(name, error);
+        }
+      },
+      shm::WorkQueue::When::kAtOnce);
+  return c10::make_intrusive<QueuedWork>(std::shared_ptr<shm::WorkQueue>(shared_, &shared_->queue),
+                                         std::move(job), getRank(), start.type,
+                                         std::move(start.outputs));
+}
+
+HostsBackend::WorkPointer HostsBackend::allreduce(Tensors& tensors,
+                                                  const c10d::AllreduceOptions& options) {
+  const bool sparse = std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.is_sparse();
+  });
+  if (sparse) {
+    return allreduce_sparse(tensors, options);
+  }
+  c10d::AllreduceCoalescedOptions same;
+  same.reduceOp = options.reduceOp;
+  same.timeout = options.timeout;
+  return allreduce_coalesced(tensors, same);
+}
+
+HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
+    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
+  const std::string name = what("all_reduce");
+  for (const auto& tensor : tensors) {
+    require_dense_cpu(tensor, name);
+    if (!HostLinks::reduces(tensor, options.reduceOp)) {
+      return forward("allreduce", [&] {
+        return shared_->links.everybody()->allreduce_coalesced(tensors, options);
+      });
+    }
+    (void)shm_fold(options.reduceOp, tensor, name);  // Throws for what no rank can do.
+  }
+  return start("all_reduce",
+               {tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
+                options.timeout, tensors},
+               [tensors, op = options.reduceOp](HostLinks& links, Deadline deadline) {
+                 for (const auto& tensor : tensors) {
+                   const at::Tensor dense = without_gaps(tensor);
+                   links.all_reduce(dense, op, deadline);
+                   if (!dense.is_same(tensor)) {
+                     tensor.copy_(dense);
+                   }
+                 }
+               });
+}
+
+HostsBackend::WorkPointer HostsBackend::broadcast(Tensors& tensors,
+                                                  const c10d::BroadcastOptions& options) {
+  const std::string name = what("broadcast");
+  if (tensors.size() != 1) {
+    throw UsageError(name + ": there are " + std::to_string(tensors.size()) +
+                     " tensors, expected one; a rank has one tensor per collective");
+  }
+  require_dense_cpu(tensors[0], name);
+  if (options.rootRank < 0 || options.rootRank >= getSize()) {
+    throw UsageError(name + ": the root is " + std::to_string(options.rootRank) +
+                     ", expected 0 to " + std::to_string(getSize() - 1));
+  }
+  return start("broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
+               [tensor = tensors[0], root = static_cast<int>(options.rootRank)](HostLinks& links,
+                                                                                Deadline deadline) {
+                 const at::Tensor dense = without_gaps(tensor);
+                 links.broadcast(dense, root, deadline);
+                 if (!dense.is_same(tensor)) {
+                   tensor.copy_(dense);
+                 }
+               });
+}
+
+HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& options) {
+  return start("barrier", {c10d::OpType::BARRIER, options.timeout, {}},
+               [](HostLinks& links, Deadline deadline) { links.barrier(deadline); });
+}
+
+HostsBackend::WorkPointer HostsBackend::forward(const char* operation,
+                                                const std::function<WorkPointer()>& begin) {
+  const std::string name = what(std::string(operation) + " #" + std::to_string(++started_));
+  shared_->links.throw_if_broken(name);
+  const NoSigpipe no_sigpipe;  // Some of Gloo's operations write in the thread that starts them.
+  auto work = as_peer_error(name, begin);
+  return work ? c10::make_intrusive<Forwarded>(shared_, std::move(work), name, getRank()) : nullptr;
+}
+
+HostsBackend::WorkPointer HostsBackend::allreduce_sparse(Tensors& tensors,
+                                                         const c10d::AllreduceOptions& options) {
+  return forward("allreduce of sparse tensors",
+                 [&] { return shared_->links.everybody()->allreduce(tensors, options); });
+}
+
+HostsBackend::WorkPointer HostsBackend::reduce(Tensors& tensors,
+                                               const c10d::ReduceOptions& options) {
+  return forward("reduce", [&] { return shared_->links.everybody()->reduce(tensors, options); });
+}
+
+HostsBackend::WorkPointer HostsBackend::allgather(TensorLists& outputs, Tensors& inputs,
+                                                  const c10d::AllgatherOptions& options) {
+  return forward("allgather",
+                 [&] { return shared_->links.everybody()->allgather(outputs, inputs, options); });
+}
+
+HostsBackend::WorkPointer HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                        const c10d::AllgatherOptions& options) {
+  return forward("allgather_into_tensor", [&] {
+    return shared_->links.everybody()->_allgather_base(output, input, options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
+                                                            const c10d::AllgatherOptions& options) {
+  return forward("allgather_coalesced", [&] {
+    return shared_->links.everybody()->allgather_coalesced(outputs, inputs, options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::allgather_into_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
+  return forward("allgather_into_tensor_coalesced", [&] {
+    return shared_->links.everybody()->allgather_into_tensor_coalesced(outputs, inputs, options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::gather(TensorLists& outputs, Tensors& inputs,
+                                               const c10d::GatherOptions& options) {
+  return forward("gather",
+                 [&] { return shared_->links.everybody()->gather(outputs, inputs, options); });
+}
+
+HostsBackend::WorkPointer HostsBackend::scatter(Tensors& outputs, TensorLists& inputs,
+                                                const c10d::ScatterOptions& options) {
+  return forward("scatter",
+                 [&] { return shared_->links.everybody()->scatter(outputs, inputs, options); });
+}
+
+HostsBackend::WorkPointer HostsBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                       const c10d::ReduceScatterOptions& options) {
+  return forward("reduce_scatter", [&] {
+    return shared_->links.everybody()->reduce_scatter(outputs, inputs, options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  return forward("reduce_scatter_tensor", [&] {
+    return shared_->links.everybody()->_reduce_scatter_base(output, input, options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  return forward("reduce_scatter_tensor_coalesced", [&] {
+    return shared_->links.everybody()->reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                      std::vector<int64_t>& output_sizes,
+                                                      std::vector<int64_t>& input_sizes,
+                                                      const c10d::AllToAllOptions& options) {
+  return forward("all_to_all", [&] {
+    return shared_->links.everybody()->alltoall_base(output, input, output_sizes, input_sizes,
+                                                     options);
+  });
+}
+
+HostsBackend::WorkPointer HostsBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                                 const c10d::AllToAllOptions& options) {
+  return forward("all_to_all",
+                 [&] { return shared_->links.everybody()->alltoall(outputs, inputs, options); });
+}
+
+HostsBackend::WorkPointer HostsBackend::send(Tensors& tensors, int destination, int tag) {
+  return forward("send",
+                 [&] { return shared_->links.everybody()->send(tensors, destination, tag); });
+}
+
+HostsBackend::WorkPointer HostsBackend::recv(Tensors& tensors, int source, int tag) {
+  return forward("recv", [&] { return shared_->links.everybody()->recv(tensors, source, tag); });
+}
+
+HostsBackend::WorkPointer HostsBackend::recvAnysource(Tensors& tensors, int tag) {
+  return forward("recv", [&] { return shared_->links.everybody()->recvAnysource(tensors, tag); });
+}
+
+void HostsBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  const std::string name = what("monitored_barrier");
+  shared_->links.throw_if_broken(name);
+  as_peer_error(name,
+                [&] { shared_->links.everybody()->monitoredBarrier(options, wait_all_ranks); });
+}
+
+}  // namespace lockstep::comm

@@ -1,0 +1,41 @@
+// A job of a work queue as a c10d work.
+#pragma once
+
+#include <c10/util/intrusive_ptr.h>
+
+#include <memory>
+#include <mutex>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "lockstep/shm/work_queue.h"
+
+namespace lockstep::comm {
+
+// wait() runs the job in the calling thread. A future is completed by the queue's thread.
+class QueuedWork : public c10d::Work {
+ public:
+  // `queue` ends with the last of its works: it may point into what they share.
+  QueuedWork(std::shared_ptr<shm::WorkQueue> queue, shm::WorkQueue::JobPointer job, int rank,
+             c10d::OpType type, std::vector<at::Tensor> outputs);
+
+  bool isCompleted() override { return job_->is_done(); }
+  bool isSuccess() const override { return job_->is_done() && !job_->error(); }
+  std::exception_ptr exception() const override { return job_->error(); }
+  // With a timeout other than kNoTimeout it leaves the work to the queue's thread; at the end of
+  // that time it throws PeerError, and the work goes on.
+  bool wait(std::chrono::milliseconds timeout) override;
+  void synchronize() override {}
+  std::vector<at::Tensor> result() override { return outputs_; }
+  // Milliseconds that it ran, waiting for its peers included; 0 before it is done.
+  float getDuration() const override { return job_->duration().count(); }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+
+ private:
+  std::shared_ptr<shm::WorkQueue> queue_;
+  shm::WorkQueue::JobPointer job_;
+  std::vector<at::Tensor> outputs_;
+  std::mutex future_mutex_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
+};
+
+}  // namespace lockstep::comm

@@ -1,0 +1,112 @@
+"""The backend "lockstep" on two hosts: what goes over the wire, and who is told when a host is gone.
+
+Ranks are started without a launcher, which would end them by itself when it loses a node.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import BIN
+from two_hosts import ADDRESSES, are_possible, two_hosts
+
+pytestmark = pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
+
+
+@pytest.fixture
+def hosts():
+    with two_hosts() as pair:
+        yield pair
+
+
+@pytest.fixture
+def start(hosts):
+    """Two ranks on each host, as a function that is told what they do."""
+    started = []
+
+    def start_ranks(*arguments, **environment):
+        for rank in range(4):
+            own = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": ADDRESSES[0],
+                   "MASTER_PORT": "29511", **environment}
+            command = hosts[rank // 2].command(os.path.join(BIN, "comm_program"), *arguments)
+            started.append(subprocess.Popen(command, env=own, text=True, stdout=subprocess.PIPE,
+                                            stderr=subprocess.PIPE))
+        return started
+
+    yield start_ranks
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_until_ready(ranks):
+    for rank in ranks:
+        assert rank.stdout.readline() == "ready\n", rank.communicate()
+
+
+def failure_of(rank):
+    out, err = rank.communicate(timeout=20)
+    match = re.search(r"failed after ([0-9.]+) s: (.*)", out)
+    assert match, (out, err)
+    assert rank.returncode == 0, err
+    return float(match[1]), match[2]
+
+
+# With data on its way and without: the kernel gives up on the two in different ways.
+@pytest.mark.parametrize(("victim", "elements"), [(0, 5_000_000), (1, 10)])
+def test_a_host_whose_link_goes_down_is_named_within_5_s(hosts, start, victim, elements):
+    ranks = start("until_error", 60, elements)
+    wait_until_ready(ranks)
+    hosts[victim].set_link("down")
+    begin = time.monotonic()
+    for number, rank in enumerate(ranks):
+        seconds, reason = failure_of(rank)
+        assert seconds < 5
+        assert f"on rank {number} of 4" in reason
+        other = 1 - number // 2  # Each side takes the other for dead.
+        assert ADDRESSES[other] in reason
+        assert f"ranks {2 * other}, {2 * other + 1}" in reason
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_host_where_everything_is_killed_is_named(hosts, start, victim):
+    ranks = start("until_error", 60, 1000)
+    wait_until_ready(ranks)
+    for pid in hosts[victim].pids():
+        os.kill(pid, signal.SIGKILL)
+    for rank in ranks[2 - 2 * victim:4 - 2 * victim]:
+        seconds, reason = failure_of(rank)
+        assert seconds < 5
+        assert ADDRESSES[victim] in reason or re.search(rf"rank [{2 * victim}{2 * victim + 1}]\b", reason)
+
+
+def test_a_stopped_rank_is_waited_for(hosts, start):
+    ranks = start("until_error", 60, 5_000_000)
+    wait_until_ready(ranks)
+    victim = next(pid for pid in hosts[1].pids())
+    os.kill(victim, signal.SIGSTOP)
+    time.sleep(7)
+    assert [rank.poll() for rank in ranks] == [None] * 4
+    os.kill(victim, signal.SIGCONT)
+    time.sleep(1)
+    assert [rank.poll() for rank in ranks] == [None] * 4
+    os.kill(victim, signal.SIGKILL)
+    for rank in ranks:
+        if rank.wait(10) == 0:
+            assert "rank" in failure_of(rank)[1]
+
+
+def test_a_host_sends_every_byte_once(hosts, start):
+    times, elements = 10, 1_000_000
+    before = [host.sent_bytes() for host in hosts]
+    ranks = start("count", times, elements)
+    for rank in ranks:
+        out, err = rank.communicate(timeout=60)
+        assert out == "sum 4\n", err
+    for host, sent in zip(hosts, before):
+        payload = times * elements * 4
+        assert payload <= host.sent_bytes() - sent < 1.1 * payload
