@@ -12,6 +12,7 @@ namespace lockstep::cli {
 void add_startup(CLI::App& app);
 void add_allreduce(CLI::App& app);
 void add_step(CLI::App& app);
+void add_hosts(CLI::App& app);
 
 // Where this program lies, and the programs that it starts.
 std::filesystem::path program_folder();

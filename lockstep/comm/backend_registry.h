@@ -32,7 +32,7 @@ using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const Bac
 
 class BackendRegistry {
  public:
-  // gloo, shm, lockstep (shm on one host, else gloo), and nccl where lockstep was built with CUDA.
+  // gloo, shm, lockstep (shm inside a host, Gloo between hosts), and nccl where lockstep was built with CUDA.
   static BackendRegistry built_in();
 
   // A second registration of a name replaces the first.

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""`lockstep bench hosts`: training on two hosts, our backend beside Gloo's.
+
+Two network namespaces of this machine are two hosts, joined by a link that is slowed down. Every side
+is a job of 2 ranks on each host that starts once and takes its turns with the others; what a host sends
+is counted at its end of the link. Needs root and iproute2.
+
+    lockstep bench hosts [--model resnet18] [--rate 1gbit] [--rounds 5] [--train] [--json]
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+import two_hosts  # noqa: E402
+
+ORDER_BYTES = 48  # As in benchmarks/orders.h.
+RANKS_PER_HOST = 2
+
+
+class Side:
+    """One job over the hosts, told what to do through a pipe: see benchmarks/orders.h."""
+
+    def __init__(self, name, hosts, folder, port, command, environment):
+        self.name = name
+        self.hosts = hosts
+        self.size = RANKS_PER_HOST * len(hosts)
+        pipe = pathlib.Path(folder) / f"orders{port}"
+        os.mkfifo(pipe)
+        self.ranks = []
+        for rank in range(self.size):
+            host = hosts[rank // RANKS_PER_HOST]
+            variables = {
+                "RANK": rank, "WORLD_SIZE": self.size, "LOCAL_RANK": rank % RANKS_PER_HOST,
+                "LOCAL_WORLD_SIZE": RANKS_PER_HOST, "MASTER_ADDR": hosts[0].address, "MASTER_PORT": port,
+                "GLOO_SOCKET_IFNAME": host.link, "OMP_NUM_THREADS": 1, **environment,
+            }  # fmt: skip
+            self.ranks.append(subprocess.Popen(
+                host.command(*[part.format(pipe=pipe) for part in command]), text=True,
+                env={**os.environ, **{key: str(value) for key, value in variables.items()}},
+                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=sys.stderr))
+        self.pipe = os.open(pipe, os.O_WRONLY)
+
+    def tell(self, order):
+        for _ in range(self.size):
+            os.write(self.pipe, f"{order:<{ORDER_BYTES - 1}}\n".encode())
+        answer = self.ranks[0].stdout.readline()
+        if not answer:
+            raise SystemExit(f"lockstep bench hosts: {self.name} ended; see above")
+        return json.loads(answer)
+
+    def turn(self, steps):
+        """Milliseconds a step, and MiB that the two hosts sent in one, on average of both."""
+        self.tell("time 0 1")
+        before = sum(host.sent_bytes() for host in self.hosts)
+        seconds = self.tell(f"time 0 {steps}")["seconds"]
+        sent = sum(host.sent_bytes() for host in self.hosts) - before
+        return 1e3 * sum(seconds) / steps, sent / steps / len(self.hosts) / 2**20
+
+    def end(self):
+        os.close(self.pipe)
+        for rank in self.ranks:
+            try:
+                rank.wait(20)
+            except subprocess.TimeoutExpired:
+                rank.kill()
+
+
+def measure_steps(options, hosts, folder):
+    ours = str(options.bin / "benchmarks" / "step_ranks")
+    rest = ["{pipe}", options.model, str(options.batch_size), "cpu"]
+    peer = [options.python, str(HERE / "peers" / "step.py")]
+    sides = [Side("lockstep", hosts, folder, 29601, [ours, "lockstep", *rest], {}),
+             Side("gloo", hosts, folder, 29602, [ours, "gloo", *rest], {})]
+    if options.python:
+        sides.append(Side("PyTorch", hosts, folder, 29603, [*peer, "gloo", *rest], {}))
+    losses = {side.name: side.tell("check 3")["losses"] for side in sides}
+    for name, values in losses.items():
+        # Four numbers are summed in another order: the last bits may differ.
+        if any(abs(a - b) > 1e-3 * abs(b) for a, b in zip(values, losses["gloo"])):
+            raise SystemExit(f"lockstep bench hosts: the losses of {name} are {values}, of gloo {losses['gloo']}")
+    turns = {side.name: [] for side in sides}
+    for number in range(options.rounds):
+        for side in sides if number % 2 == 0 else sides[::-1]:
+            turns[side.name].append(side.turn(options.steps))
+    for side in sides:
+        side.end()
+    return {name: {"ms": [ms for ms, _ in values], "mib": statistics.median(mib for _, mib in values)}
+            for name, values in turns.items()}
+
+
+def show_steps(options, sides):
+    ours = statistics.median(sides["lockstep"]["ms"])
+    print(f"{options.model}, batch of {options.batch_size} a rank, 2 hosts with {RANKS_PER_HOST} ranks each, "
+          f"{options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
+    print(f"{'':28} {'ms a step':>10} {'/ ours':>8} {'MiB sent by a host':>20}")
+    for name, text in (("lockstep", "ours"), ("gloo", "our DDP over Gloo"), ("PyTorch", "PyTorch's DDP over Gloo")):
+        if name in sides:
+            ms = statistics.median(sides[name]["ms"])
+            print(f"{text:28} {ms:10.1f} {ms / ours:8.2f} {sides[name]['mib']:20.1f}")
+
+
+def train(options, hosts):
+    """One epoch: seconds and accuracy."""
+    size = RANKS_PER_HOST * len(hosts)
+    begin = time.monotonic()
+    ranks = []
+    for rank in range(size):
+        variables = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank % RANKS_PER_HOST,
+                     "LOCAL_WORLD_SIZE": RANKS_PER_HOST, "MASTER_ADDR": hosts[0].address, "MASTER_PORT": 29610,
+                     "OMP_NUM_THREADS": 1}
+        ranks.append(subprocess.Popen(
+            hosts[rank // RANKS_PER_HOST].command(options.bin / "lockstep", "train", "--epochs", 1),
+            env={**os.environ, **{key: str(value) for key, value in variables.items()}}, text=True,
+            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=sys.stderr))
+    out = ranks[0].communicate()[0]
+    if any(rank.wait() != 0 for rank in ranks):
+        raise SystemExit("lockstep bench hosts: training failed; see above")
+    accuracy = re.findall(r"accuracy[^0-9]*([0-9.]+)", out)
+    return {"hosts": len(hosts), "ranks": size, "s": time.monotonic() - begin,
+            "accuracy": float(accuracy[-1]) if accuracy else None}
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="lockstep bench hosts", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--model", default="resnet18", choices=["mlp", "convnet", "resnet18"])
+    parser.add_argument("--batch-size", type=int, default=32, help="of each rank")
+    parser.add_argument("--rate", default="1gbit", help="what each host can send, as tc writes it")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=3, help="in a turn")
+    parser.add_argument("--train", action="store_true", help="also one epoch of `lockstep train` on one and on two hosts")
+    parser.add_argument("--json", action="store_true", help="one object per table")
+    parser.add_argument("--python", default=sys.executable, help="a Python that has torch; '' leaves PyTorch out")
+    parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build" / "bin", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if min(options.rounds, options.steps, options.batch_size) < 1:
+        parser.error("--rounds, --steps and --batch-size are at least 1")
+    if not two_hosts.are_possible():
+        raise SystemExit("lockstep bench hosts: needs root and iproute2: it makes two network namespaces")
+    with two_hosts.two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
+        for host in hosts:
+            host.slow_down(options.rate)
+        sides = measure_steps(options, hosts, folder)
+        if options.json:
+            print(json.dumps({"bench": "hosts", "model": options.model, "rate": options.rate, **sides}))
+        else:
+            show_steps(options, sides)
+        if options.train:
+            rows = [train(options, hosts[:1]), train(options, hosts)]
+            if options.json:
+                print(json.dumps({"bench": "hosts", "train": rows}))
+            else:
+                print("\none epoch of `lockstep train`\n\nhosts  ranks        s   accuracy")
+                for row in rows:
+                    print(f"{row['hosts']:5} {row['ranks']:6} {row['s']:8.1f}   {row['accuracy']} %")
+
+
+main()
