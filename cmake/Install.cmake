@@ -21,7 +21,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/lockstep/lockstep.h DESTINATION ${CMAKE_INST
 foreach(layer base shm data models comm parallel)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/lockstep/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
           FILES_MATCHING PATTERN "*.h" PATTERN group_state.h EXCLUDE PATTERN work_state.h EXCLUDE
-          PATTERN comm/call.h EXCLUDE PATTERN gloo_headers EXCLUDE)
+          PATTERN comm/call.h EXCLUDE PATTERN "mpi_*.h" EXCLUDE PATTERN gloo_headers EXCLUDE)
 endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)

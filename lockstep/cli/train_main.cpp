@@ -185,7 +185,7 @@ void add_flags(CLI::App& app, TrainOptions& options) {
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   app.add_option("--seed", options.seed, "of weights and order")->capture_default_str();
-  app.add_option("--backend", options.backend, "gloo, shm, lockstep, nccl; found by itself");
+  app.add_option("--backend", options.backend, "gloo, shm, lockstep, nccl, mpi; found by itself");
   app.add_option("--timeout", options.timeout_seconds, "seconds to wait for a rank")
       ->check(CLI::Range(1, 1 << 30))
       ->capture_default_str();

@@ -14,6 +14,7 @@ BackendRegistry BackendRegistry::built_in() {
   BackendRegistry registry;
   register_gloo(registry);
   register_nccl(registry);
+  register_mpi(registry);
   register_shm(registry);
   register_lockstep(registry);
   return registry;
@@ -36,7 +37,7 @@ const BackendRegistry::Entry& BackendRegistry::find(const std::string& name) con
   }
   std::string why = " is unknown";
   if (name == "mpi") {
-    why = " is not part of this version yet";
+    why = " needs a lockstep that was built where Open MPI is installed";
   } else if (name == "nccl") {
     why = " needs a lockstep that was built with CUDA (cmake -DLOCKSTEP_CUDA=ON)";
   }

@@ -32,14 +32,15 @@ using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const Bac
 
 class BackendRegistry {
  public:
-  // gloo, shm, lockstep (shm inside a host, Gloo between hosts), and nccl where lockstep was built with CUDA.
+  // gloo, shm, lockstep (shm inside a host, Gloo between), nccl where lockstep was built with CUDA, and
+  // mpi where it was built with Open MPI.
   static BackendRegistry built_in();
 
   // A second registration of a name replaces the first.
   void add(const std::string& name, std::vector<c10::DeviceType> devices, BackendFactory factory);
 
   // "gloo" or "cpu:gloo,cuda:nccl", as device and name. Throws UsageError that lists the
-  // names there are for one that is unknown, and says what a planned one waits for.
+  // names there are for one that is unknown, and says what one needs that was not built in.
   [[nodiscard]] std::vector<std::pair<c10::DeviceType, std::string>> parse(
       const std::string& backends) const;
 
@@ -66,6 +67,7 @@ class BackendRegistry {
 // Each registers itself where it was compiled in; else it does nothing.
 void register_gloo(BackendRegistry& registry);
 void register_nccl(BackendRegistry& registry);
+void register_mpi(BackendRegistry& registry);
 void register_shm(BackendRegistry& registry);
 void register_lockstep(BackendRegistry& registry);  // After gloo and shm.
 

@@ -26,8 +26,10 @@ struct Group::Call {
   Work start(c10::function_ref<c10::intrusive_ptr<c10d::Work>()> begin,
              std::function<void()> finish = nullptr) const;
 
-  // What need not be composed: for our own backend nothing, for NCCL averages.
-  [[nodiscard]] bool lacks_nothing() const { return backend->getBackendName() == "shm"; }
+  // What need not be composed: for our own backends nothing, for NCCL averages.
+  [[nodiscard]] bool lacks_nothing() const {
+    return backend->getBackendName() == "shm" || backend->getBackendName() == "mpi";
+  }
   [[nodiscard]] bool can_average() const {
     return lacks_nothing() || backend->getBackendName() == "nccl";
   }

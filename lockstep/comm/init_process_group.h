@@ -11,9 +11,9 @@
 namespace lockstep {
 
 struct InitOptions {
-  // "lockstep", "shm", "gloo", "nccl" or "cpu:gloo,cuda:nccl". Empty: nccl beside lockstep where
-  // GPUs are seen, else lockstep (shared memory inside a host, Gloo between hosts); and no process
-  // group at all for a process that is alone.
+  // "lockstep", "shm", "gloo", "nccl", "mpi" or "cpu:gloo,cuda:nccl". Empty: nccl beside lockstep
+  // where GPUs are seen, else lockstep (shared memory inside a host, Gloo between); and no
+  // process group at all for a process that is alone.
   std::string backend;
   // "env://", "tcp://host:port" or "file:///path". Empty: found out from the environment.
   std::string init_method;

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
+#include "lockstep/comm/arguments.h"
 #include "lockstep/comm/finished_work.h"
 #include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/store_board.h"
@@ -61,44 +62,6 @@ void run_or_break(shm::Team& team, Function run) {
   }
 }
 
-template <class List>
-auto& only(List& list, const std::string& what) {
-  if (list.size() != 1) {
-    throw UsageError(what + ": there are " + std::to_string(list.size()) +
-                     " tensors, expected one; a rank has one tensor per collective");
-  }
-  return list[0];
-}
-
-// A tensor cut along its first dimension into one part per rank.
-std::vector<at::Tensor> parts_of(const at::Tensor& tensor, int ranks, const std::string& what) {
-  if (tensor.numel() % ranks != 0) {
-    throw UsageError(what + ": the tensor has " + std::to_string(tensor.numel()) +
-                     " elements, expected a multiple of the " + std::to_string(ranks) + " ranks");
-  }
-  return tensor.reshape({-1}).chunk(ranks);
-}
-
-// For all_to_all: the parts of a tensor along its first dimension, of equal size if none is given.
-std::vector<at::Tensor> split_of(const at::Tensor& tensor, const std::vector<int64_t>& sizes,
-                                 int ranks, const std::string& what) {
-  const int64_t rows = tensor.dim() == 0 ? 0 : tensor.size(0);
-  if (sizes.empty()) {
-    if (rows % ranks != 0) {
-      throw UsageError(what + ": the first dimension is " + std::to_string(rows) +
-                       ", expected a multiple of the " + std::to_string(ranks) + " ranks");
-    }
-    return tensor.split_with_sizes(
-        std::vector<int64_t>(static_cast<std::size_t>(ranks), rows / ranks));
-  }
-  if (sizes.size() != static_cast<std::size_t>(ranks) ||
-      std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) != rows) {
-    throw UsageError(what + ": the split sizes do not add up to the first dimension, " +
-                     std::to_string(rows));
-  }
-  return tensor.split_with_sizes(sizes);
-}
-
 }  // namespace
 
 ShmBackend::ShmBackend(const BackendRequest& request, std::vector<int> numbers)
@@ -132,28 +95,6 @@ std::string ShmBackend::what(const char* operation) const {
          std::to_string(getSize());
 }
 
-void ShmBackend::require_rank(int64_t rank, const char* role, const std::string& what) const {
-  if (rank < 0 || rank >= getSize()) {
-    throw UsageError(what + ": the " + role + " is " + std::to_string(rank) + ", expected 0 to " +
-                     std::to_string(getSize() - 1));
-  }
-}
-
-void ShmBackend::require_one_per_rank(const Tensors& tensors, const at::Tensor& like,
-                                      const std::string& what) const {
-  if (tensors.size() != static_cast<std::size_t>(getSize())) {
-    throw UsageError(what + ": there are " + std::to_string(tensors.size()) +
-                     " tensors, expected one per rank: " + std::to_string(getSize()));
-  }
-  for (const auto& tensor : tensors) {
-    require_dense_cpu(tensor, what);
-    if (tensor.scalar_type() != like.scalar_type()) {
-      throw UsageError(what + ": a tensor is " + c10::toString(tensor.scalar_type()) +
-                       ", expected " + c10::toString(like.scalar_type()));
-    }
-  }
-}
-
 ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
   group_->team->watch().throw_if_broken();
   ++started_;
@@ -176,7 +117,7 @@ ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
   const std::string name = what("broadcast");
   const at::Tensor tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
-  require_rank(options.rootRank, "root", name);
+  require_rank(options.rootRank, getSize(), "root", name);
   const bool gives = options.rootRank == getRank();
   return start({c10d::OpType::BROADCAST, options.timeout, {tensor}},
                [tensor, gives, root = static_cast<int>(options.rootRank)](shm::Team& team,
@@ -241,7 +182,7 @@ ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceO
   const std::string name = what("reduce");
   const at::Tensor tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
-  require_rank(options.rootRank, "root", name);
+  require_rank(options.rootRank, getSize(), "root", name);
   const auto fold = shm_fold(options.reduceOp, tensor, name);
   return start({c10d::OpType::REDUCE, options.timeout, {tensor}},
                [tensor, fold, root = static_cast<int>(options.rootRank)](shm::Team& team,
@@ -289,7 +230,7 @@ ShmBackend::WorkPointer ShmBackend::gather_lists(Start begin, const TensorLists&
   const std::string name = what("allgather");
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
-    require_one_per_rank(outputs[i], inputs[i], name);
+    require_one_per_rank(outputs[i], getSize(), inputs[i], name);
   }
   return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -348,11 +289,11 @@ ShmBackend::WorkPointer ShmBackend::gather(TensorLists& outputs, Tensors& inputs
   const std::string name = what("gather");
   const at::Tensor input = only(inputs, name);
   require_dense_cpu(input, name);
-  require_rank(options.rootRank, "root", name);
+  require_rank(options.rootRank, getSize(), "root", name);
   Tensors results;
   if (options.rootRank == getRank()) {
     results = only(outputs, name);
-    require_one_per_rank(results, input, name);
+    require_one_per_rank(results, getSize(), input, name);
   } else if (!outputs.empty()) {
     throw UsageError(name + ": there are outputs, but only the root gives any");
   }
@@ -371,11 +312,11 @@ ShmBackend::WorkPointer ShmBackend::scatter(Tensors& outputs, TensorLists& input
   const std::string name = what("scatter");
   const at::Tensor output = only(outputs, name);
   require_dense_cpu(output, name);
-  require_rank(options.rootRank, "root", name);
+  require_rank(options.rootRank, getSize(), "root", name);
   Tensors parts;
   if (options.rootRank == getRank()) {
     parts = only(inputs, name);
-    require_one_per_rank(parts, output, name);
+    require_one_per_rank(parts, getSize(), output, name);
   } else if (!inputs.empty()) {
     throw UsageError(name + ": there are inputs, but only the root gives any");
   }
@@ -400,7 +341,7 @@ ShmBackend::WorkPointer ShmBackend::reduce_scatter(Tensors& outputs, TensorLists
   std::vector<shm::Fold> folds;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     require_dense_cpu(outputs[i], name);
-    require_one_per_rank(inputs[i], outputs[i], name);
+    require_one_per_rank(inputs[i], getSize(), outputs[i], name);
     const auto& own = inputs[i][static_cast<std::size_t>(getRank())];
     if (own.numel() != outputs[i].numel()) {
       throw UsageError(name + ": the output has " + std::to_string(outputs[i].numel()) +
@@ -465,8 +406,8 @@ ShmBackend::WorkPointer ShmBackend::exchange(Start begin, const Tensors& outputs
   if (inputs.empty()) {
     throw UsageError(name + ": there are no inputs");
   }
-  require_one_per_rank(inputs, inputs[0], name);
-  require_one_per_rank(outputs, inputs[0], name);
+  require_one_per_rank(inputs, getSize(), inputs[0], name);
+  require_one_per_rank(outputs, getSize(), inputs[0], name);
   return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
     const auto results = packed(outputs, Use::kWrite);
     const auto given = packed(inputs, Use::kRead);
@@ -480,7 +421,7 @@ ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int 
   const std::string name = what("send");
   const at::Tensor& tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
-  require_rank(destination, "destination", name);
+  require_rank(destination, getSize(), "destination", name);
   group_->team->watch().throw_if_broken();
   const Packed packed(tensor, Use::kRead);
   group_->mailbox.send(destination, static_cast<std::uint64_t>(tag), packed.data(), packed.bytes());
@@ -491,7 +432,7 @@ ShmBackend::WorkPointer ShmBackend::recv(Tensors& tensors, int source, int tag) 
   const std::string name = what("recv");
   const at::Tensor& tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
-  require_rank(source, "source", name);
+  require_rank(source, getSize(), "source", name);
   group_->team->watch().throw_if_broken();
   return c10::make_intrusive<ShmReceive>(group_, tensor, source, tag, timeout_.load());
 }

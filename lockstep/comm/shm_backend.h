@@ -96,10 +96,6 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
   // all_to_all in both forms.
   WorkPointer exchange(Start begin, const Tensors& outputs, const Tensors& inputs);
   [[nodiscard]] std::string what(const char* operation) const;
-  void require_rank(int64_t rank, const char* role, const std::string& what) const;
-  // Throws UsageError unless there is one dense CPU tensor per rank, all of `like`'s dtype.
-  void require_one_per_rank(const Tensors& tensors, const at::Tensor& like,
-                            const std::string& what) const;
 
   std::shared_ptr<ShmGroup> group_;
   std::atomic<std::chrono::milliseconds> timeout_;

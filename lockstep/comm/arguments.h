@@ -1,0 +1,39 @@
+// What the calls of a c10d backend are given, checked and cut up alike in all of ours.
+//
+// Every error is a UsageError that begins with `what`: the operation and the rank.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::comm {
+
+// c10d passes lists for devices of one process; a rank of ours has one.
+template <class List>
+auto& only(List& list, const std::string& what) {
+  if (list.size() != 1) {
+    throw UsageError(what + ": there are " + std::to_string(list.size()) +
+                     " tensors, expected one; a rank has one tensor per collective");
+  }
+  return list[0];
+}
+
+// `role` is what the rank is called in the call: root, source, destination.
+void require_rank(int64_t rank, int ranks, const char* role, const std::string& what);
+
+// One dense CPU tensor per rank, all of `like`'s dtype.
+void require_one_per_rank(const std::vector<at::Tensor>& tensors, int ranks, const at::Tensor& like,
+                          const std::string& what);
+
+// A tensor's elements cut into one part of equal size per rank.
+std::vector<at::Tensor> parts_of(const at::Tensor& tensor, int ranks, const std::string& what);
+
+// For all_to_all: the parts of a tensor along its first dimension, of equal size if none is given.
+std::vector<at::Tensor> split_of(const at::Tensor& tensor, const std::vector<int64_t>& sizes,
+                                 int ranks, const std::string& what);
+
+}  // namespace lockstep::comm
