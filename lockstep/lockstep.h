@@ -6,6 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/make_backend.h"
 #include "lockstep/comm/spawn.h"
 #include "lockstep/data/distributed_sampler.h"
 #include "lockstep/data/fashion_mnist.h"

@@ -1,0 +1,42 @@
+#include "lockstep/comm/make_backend.h"
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/interfaces.h"
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep {
+
+c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                               int rank, int size, const BackendOptions& options) {
+  comm::check_rank(rank, size, "make_backend");
+  const std::string what =
+      "make_backend on rank " + std::to_string(rank) + " of " + std::to_string(size);
+  if (!store) {
+    throw UsageError(what + ": the store is null, expected one that all ranks share");
+  }
+  if (options.timeout <= std::chrono::milliseconds(0)) {
+    throw UsageError(what + ": the timeout is " + std::to_string(options.timeout.count()) +
+                     " ms, expected more than 0");
+  }
+  comm::Membership member;
+  member.rank = rank;
+  member.world_size = size;
+  BackendRequest request{
+      .store = c10::make_intrusive<c10d::PrefixStore>("lockstep", store),
+      .rank = rank,
+      .size = size,
+      .timeout = options.timeout,
+      .connect_timeout = options.timeout,
+      .interfaces = options.interfaces,
+  };
+  if (request.interfaces.empty()) {
+    request.interfaces = comm::choose_interfaces(Environment::of_this_process(), member, "");
+  }
+  return comm::as_peer_error(
+      what, [&] { return BackendRegistry::built_in().make(options.name, request); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// lockstep's transports for programs that use LibTorch's c10d and nothing else of lockstep.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/backend_registry.h"
+
+namespace lockstep {
+
+struct BackendOptions {
+  // "lockstep" (shared memory on one host, Gloo across hosts), "shm", "gloo", "mpi" or "nccl".
+  std::string name = "lockstep";
+  // One time for the ranks to come, and for each collective that names none of its own.
+  std::chrono::milliseconds timeout = std::chrono::minutes(30);
+  // For Gloo, best first. Empty: LOCKSTEP_SOCKET_IFNAME or GLOO_SOCKET_IFNAME, else Gloo's choice.
+  std::vector<std::string> interfaces;
+};
+
+// Connects this rank to the others, which all make the same call, and blocks until they did.
+//
+// What it returns can be used by itself or given to c10d::ProcessGroup::setBackend(). Keys in the
+// store begin with "lockstep/"; a second backend on the same store needs a c10d::PrefixStore of its
+// own. The store must live as long as the backend.
+//
+// Throws UsageError for arguments that cannot be, PeerError if a rank does not come in time.
+c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
+                                               int rank, int size,
+                                               const BackendOptions& options = {});
+
+}  // namespace lockstep
