@@ -32,8 +32,8 @@ using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const Bac
 
 class BackendRegistry {
  public:
-  // gloo, shm, lockstep (shm inside a host, Gloo between), nccl where lockstep was built with CUDA, and
-  // mpi where it was built with Open MPI.
+  // gloo, shm, lockstep (shm inside a host, Gloo between), nccl where lockstep was built with CUDA,
+  // and mpi where it was built with Open MPI.
   static BackendRegistry built_in();
 
   // A second registration of a name replaces the first.

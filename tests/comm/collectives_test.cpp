@@ -23,8 +23,7 @@ class Collectives : public ::testing::TestWithParam<const char*> {
     testing::run_ranks(world_size, body, GetParam());
   }
 };
-INSTANTIATE_TEST_SUITE_P(Backends, Collectives,
-                         ::testing::Values("gloo", "shm", testing::kTwoHosts),
+INSTANTIATE_TEST_SUITE_P(Backends, Collectives, ::testing::ValuesIn(testing::backends()),
                          [](const auto& backend) { return std::string(backend.param); });
 
 at::Tensor ints(std::int64_t value, std::int64_t count = 3) {

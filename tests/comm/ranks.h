@@ -1,4 +1,6 @@
 // Runs a test body in real processes, one per rank.
+//
+// With the backend mpi they are mpirun's, which all run the same tests: mpi_test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,7 +8,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
+#include <vector>
 
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/comm/spawn.h"
@@ -16,9 +20,31 @@ namespace lockstep::testing {
 // "lockstep" with the ranks on two hosts: the first half of them, and the rest.
 inline constexpr const char* kTwoHosts = "two_hosts";
 
+// What tests for all backends run on.
+inline std::vector<const char*> backends() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? std::vector<const char*>{"mpi"}
+                                                        : std::vector<const char*>{"gloo", "shm"};
+}
+
+// A group of mpirun's first ranks for each test, in one job for all tests: MPI starts once.
+inline void run_under_mpirun(int world_size, const std::function<void(Group&)>& body) {
+  static const Group job =
+      init_process_group({.backend = "mpi", .timeout = std::chrono::seconds(60)});
+  std::vector<int> first(static_cast<std::size_t>(world_size));
+  std::iota(first.begin(), first.end(), 0);
+  Group world = job.new_group(first);
+  if (world.is_member()) {
+    body(world);
+  }
+}
+
 // A failed expectation in a rank becomes a failure of the test, with that rank's number.
 inline void run_ranks(int world_size, const std::function<void(Group&)>& body,
                       const std::string& backend = "") {
+  if (backend == "mpi") {
+    run_under_mpirun(world_size, body);
+    return;
+  }
   EXPECT_NO_THROW(spawn(world_size, [&](int rank) {
     if (backend == kTwoHosts) {
       ::setenv("LOCKSTEP_HOST_ID", rank < (world_size + 1) / 2 ? "here" : "there", 1);

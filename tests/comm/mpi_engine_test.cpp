@@ -1,0 +1,84 @@
+#include "lockstep/comm/mpi_engine.h"
+
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/mpi_process.h"
+#include "tests/comm/ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+Deadline soon() { return Deadline::in(std::chrono::seconds(60)); }
+
+MpiCall barrier(std::chrono::milliseconds timeout) {
+  MpiCall call{.what = "a barrier", .deadline = Deadline::in(timeout)};
+  call.begins.push_back([](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
+    return mpi.ibarrier(comm, request);
+  });
+  return call;
+}
+
+TEST(MpiEngine, ItsOwnThreadMakesProgressWhenNobodyWaits) {
+  auto& process = MpiProcess::get(soon());
+  const auto self = process.make_group({process.rank()}, 1, soon());
+  const auto operation =
+      std::make_shared<MpiOperation>(self, barrier(std::chrono::milliseconds(60000)));
+  process.engine().start(operation);
+  const auto limit = soon();
+  while (!operation->is_done() && !limit.passed()) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(operation->is_done());
+}
+
+TEST(MpiEngine, ALateCollectiveBreaksItsGroup) {
+  testing::run_ranks(
+      2,
+      [](Group& world) {
+        auto& process = MpiProcess::get(soon());
+        const auto pair = process.make_group({0, 1}, 2, soon());
+        if (world.rank() == 1) {
+          const auto late_one =
+              std::make_shared<MpiOperation>(pair, barrier(std::chrono::milliseconds(100)));
+          process.engine().start(late_one);
+          process.engine().wait(*late_one, soon());
+          EXPECT_THAT([&] { std::rethrow_exception(late_one->error()); },
+                      ThrowsMessage<PeerError>(HasSubstr("a barrier: timed out after 100 ms")));
+          EXPECT_THAT(
+              [&] {
+                process.engine().start(
+                    std::make_shared<MpiOperation>(pair, barrier(std::chrono::milliseconds(100))));
+              },
+              ThrowsMessage<PeerError>(HasSubstr("the group is of no use since a barrier")));
+        }
+        world.barrier();
+      },
+      "mpi");
+}
+
+TEST(MpiEngine, ABlockingCallEndsAtItsDeadlineForTheCaller) {
+  auto& process = MpiProcess::get(soon());
+  EXPECT_THAT(
+      [&] {
+        process.engine().run_alone(
+            "something slow", [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); },
+            Deadline::in(std::chrono::milliseconds(20)));
+      },
+      ThrowsMessage<PeerError>(AllOf(HasSubstr("something slow"), HasSubstr("20 ms"))));
+}
+
+TEST(MpiEngine, WhatABlockingCallThrowsReachesTheCaller) {
+  auto& process = MpiProcess::get(soon());
+  const auto fails = [] { throw UsageError("no"); };
+  EXPECT_THROW(process.engine().run_alone("something", fails, soon()), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::comm
