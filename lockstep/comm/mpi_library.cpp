@@ -70,7 +70,7 @@ void* MpiLibrary::find(const char* symbol) const {
   void* found = ::dlsym(handle_, symbol);
   if (found == nullptr) {
     throw UsageError(std::string("backend 'mpi': ") + LOCKSTEP_MPI_LIBRARY + " has no " + symbol +
-                     "; expected an Open MPI of version 4 or 5");
+                     "; expected the Open MPI that lockstep was built with");
   }
   return found;
 }

@@ -1,18 +1,20 @@
-// Ranks for tests/system/test_meeting.py.
+// Ranks for tests/system/test_meeting.py and test_mpi.py.
 //
-//   comm_program WAY      leaves main in that way, with the process group still alive
-//   comm_program python   does what tests/system/programs/all_reduce.py does, in the same group
+//   comm_program WAY [BACKEND]   leaves main in that way, with the process group still alive
+//   comm_program python          does what tests/system/programs/all_reduce.py does, in its group
 //   comm_program until_error TIMEOUT_S ELEMENTS
-//                         all_reduces until one fails; prints "ready" after the first, then how
-//                         long the last one took and why it failed
+//                                all_reduces until one fails; prints "ready" after the first, then
+//                                how long the last one took and why it failed
 //   comm_program count N ELEMENTS   that many all_reduces of so many floats
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
@@ -21,9 +23,9 @@ namespace {
 
 std::optional<lockstep::Group> global;  // What a careless program does.
 
-void leave(const char* way) {
+void leave(const char* way, const char* backend) {
   static std::optional<lockstep::Group> in_function;
-  auto world = lockstep::init_process_group();
+  auto world = lockstep::init_process_group({.backend = backend});
   auto tensor = at::ones({1000});
   world.all_reduce(tensor).wait();
   if (std::strcmp(way, "exit") == 0) {
@@ -42,6 +44,16 @@ void leave(const char* way) {
   } else if (std::strcmp(way, "pending_exit") == 0) {
     (void)world.all_reduce(tensor);
     std::exit(0);
+  } else if (std::strcmp(way, "fail") == 0) {  // One rank does, while the others wait for it.
+    if (world.rank() == 1) {
+      std::exit(3);
+    }
+    world.all_reduce(tensor).wait();
+  } else if (std::strcmp(way, "late") == 0) {
+    if (world.rank() == 1) {
+      world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(200)}).wait();
+    }
+    world.store()->wait({"never"});
   }
 }
 
@@ -94,5 +106,6 @@ int main(int argc, char** argv) {
     return 0;
   }
   std::strcmp(what, "python") == 0 ? accompany_python() : leave(what);
+  std::strcmp(what, "python") == 0 ? accompany_python() : leave(what, argc > 2 ? argv[2] : "");
   return 0;
 }

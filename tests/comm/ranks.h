@@ -22,8 +22,9 @@ inline constexpr const char* kTwoHosts = "two_hosts";
 
 // What tests for all backends run on.
 inline std::vector<const char*> backends() {
-  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ? std::vector<const char*>{"mpi"}
-                                                        : std::vector<const char*>{"gloo", "shm"};
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr
+             ? std::vector<const char*>{"mpi"}
+             : std::vector<const char*>{"gloo", "shm", kTwoHosts};
 }
 
 // A group of mpirun's first ranks for each test, in one job for all tests: MPI starts once.

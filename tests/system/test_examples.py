@@ -36,3 +36,21 @@ def test_loss_falls(launcher):
     done = launcher.run("--nproc-per-node", 2, BIN / "examples" / "toy_basic")
     losses = [float(value) for value in re.findall(r"rank 0 .*loss (\S+)", done.stdout)]
     assert len(losses) == 4 and losses[-1] < losses[0]
+
+
+def test_plain_libtorch_needs_one_call_of_lockstep(launcher, tmp_path):
+    command = [BIN / "examples" / "plain_libtorch", tmp_path / "meeting"]
+    ranks = [subprocess.Popen([*command, str(rank), "2"], env=launcher.environment(), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in (0, 1)]
+    for rank, process in enumerate(ranks):
+        out, _ = process.communicate(timeout=60)
+        assert out == f"rank {rank} of 2 through shm: the sum is 3, the largest rank 1\n"
+        assert process.returncode == 0
+    launcher.assert_clean(0)
+
+
+def test_plain_libtorch_says_what_is_wrong(launcher, tmp_path):
+    for backend, rank, text in (("glou", 0, "backend 'glou' is unknown"), ("gloo", 2, "rank")):
+        done = subprocess.run([BIN / "examples" / "plain_libtorch", tmp_path / "meeting", str(rank), "1", backend],
+                              env=launcher.environment(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and text in done.stderr
