@@ -7,25 +7,6 @@
 namespace lockstep::comm {
 namespace {
 
-// Yields at first, since a peer on this host may need the core; then sleeps, longer and longer.
-class Backoff {
- public:
-  void pause() {
-    if (++pauses_ <= kYields) {
-      std::this_thread::yield();
-      return;
-    }
-    std::this_thread::sleep_for(sleep_);
-    sleep_ = std::min(sleep_ * 2, kLongest);
-  }
-
- private:
-  static constexpr int kYields = 500;
-  static constexpr std::chrono::microseconds kLongest{500};
-  int pauses_ = 0;
-  std::chrono::microseconds sleep_{20};
-};
-
 // To get at MPI for something that ends at once: only a group that does not come about is slower.
 constexpr std::chrono::seconds kMoment{1};
 
@@ -35,32 +16,8 @@ std::exception_ptr peer_error(const std::string& text) {
 
 }  // namespace
 
-std::string late(Deadline deadline) {
-  return "timed out after " + to_text(deadline.total()) +
-         ": a rank is late or left; see the logs of the others, or raise the timeout";
-}
-
-// While someone waits, and so makes progress, the thread rests.
-class MpiEngine::Waiting {
- public:
-  explicit Waiting(MpiEngine& engine) : engine_(engine) {
-    const std::lock_guard lock(engine_.idle_mutex_);
-    ++engine_.waiting_;
-  }
-  ~Waiting() {
-    const std::lock_guard lock(engine_.idle_mutex_);
-    if (--engine_.waiting_ == 0 && engine_.to_watch_ > 0) {
-      engine_.idle_.notify_one();
-    }
-  }
-  Waiting(const Waiting&) = delete;
-  Waiting& operator=(const Waiting&) = delete;
-
- private:
-  MpiEngine& engine_;
-};
-
-MpiEngine::MpiEngine(const MpiLibrary& mpi) : mpi_(mpi), thread_([this] { run(); }) {}
+MpiEngine::MpiEngine(const MpiLibrary& mpi)
+    : mpi_(mpi), thread_(calls_, [this] { poll(Deadline::in(kMoment)); }) {}
 
 void MpiEngine::start(const Operation& operation) {
   const MpiCall& call = operation->call;
@@ -83,16 +40,19 @@ void MpiEngine::start(const Operation& operation) {
     operation->requests.push_back(request);
   }
   under_way_.push_back(operation);
-  count_under_way();
+  thread_.watch(under_way_.size());
 }
 
 bool MpiEngine::wait(const MpiOperation& operation, Deadline until) {
-  const Waiting here(*this);
+  const MpiThread::Rest rest(thread_);
   for (Backoff backoff; !operation.is_done(); backoff.pause()) {
     if (until.passed()) {
       return false;
     }
     poll(until);
+    if (operation.is_done()) {
+      return true;  // Without a pause.
+    }
   }
   return true;
 }
@@ -106,7 +66,7 @@ void MpiEngine::give_up(const Operation& operation, const std::string& why) {
     if (lock && found != under_way_.end()) {
       under_way_.erase(found);
       error = drop(operation, why);
-      count_under_way();
+      thread_.watch(under_way_.size());
     } else if (lock) {
       error = nullptr;  // Another thread has just seen its end.
     }
@@ -134,20 +94,6 @@ void MpiEngine::break_up(MpiGroup& group, const std::string& why) {
   }
 }
 
-void MpiEngine::run_alone(const std::string& what, std::function<void()> task, Deadline deadline) {
-  std::packaged_task<void()> packaged(std::move(task));
-  auto done = packaged.get_future();
-  {
-    const std::lock_guard lock(idle_mutex_);
-    tasks_.push_back(std::move(packaged));
-    idle_.notify_one();
-  }
-  if (done.wait_until(deadline.at()) != std::future_status::ready) {
-    throw PeerError(what + ": " + late(deadline));
-  }
-  done.get();
-}
-
 bool MpiEngine::run_here(const std::function<void()>& task) {
   const std::unique_lock lock(calls_, kMoment);
   if (!lock || closed_) {
@@ -163,50 +109,10 @@ void MpiEngine::close(const std::function<void()>& last_call, Deadline deadline)
     last_call();
   };
   try {
-    run_alone("leaving MPI", close_then_call, deadline);
+    thread_.run_alone("leaving MPI", close_then_call, deadline);
   } catch (const std::exception&) {  // There is no one left to tell.
   }
-  bool stuck = false;
-  {
-    const std::lock_guard lock(idle_mutex_);
-    stop_ = true;
-    stuck = in_task_;
-    idle_.notify_one();
-  }
-  stuck ? thread_.detach() : thread_.join();
-}
-
-void MpiEngine::run() {
-  Backoff backoff;
-  for (;;) {
-    std::packaged_task<void()> task;
-    {
-      std::unique_lock lock(idle_mutex_);
-      in_task_ = false;
-      const auto has_work = [&] {
-        return stop_ || !tasks_.empty() || (to_watch_ > 0 && waiting_ == 0);
-      };
-      if (!has_work()) {
-        idle_.wait(lock, has_work);
-        backoff = {};
-      }
-      if (stop_) {
-        return;
-      }
-      if (!tasks_.empty()) {
-        task = std::move(tasks_.front());
-        tasks_.pop_front();
-        in_task_ = true;
-      }
-    }
-    if (task.valid()) {
-      const std::lock_guard alone(calls_);
-      task();
-    } else {
-      poll(Deadline::in(kMoment));
-      backoff.pause();
-    }
-  }
+  thread_.stop();
 }
 
 void MpiEngine::poll(Deadline until) {
@@ -218,7 +124,7 @@ void MpiEngine::poll(Deadline until) {
     }
     std::erase_if(under_way_, [&](const Operation& operation) { return test(operation, ended); });
     if (!ended.empty()) {
-      count_under_way();
+      thread_.watch(under_way_.size());
     }
   }
   for (const auto& [operation, error] : ended) {
@@ -266,14 +172,6 @@ std::exception_ptr MpiEngine::drop(const Operation& operation, const std::string
     operation->group->broken = text;
   }
   return peer_error(text);
-}
-
-void MpiEngine::count_under_way() {
-  const std::lock_guard lock(idle_mutex_);
-  to_watch_ = under_way_.size();
-  if (to_watch_ > 0 && waiting_ == 0) {
-    idle_.notify_one();
-  }
 }
 
 }  // namespace lockstep::comm

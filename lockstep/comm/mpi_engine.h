@@ -5,12 +5,8 @@
 // threads that wait for them and, when none waits, by a thread of the engine's own.
 #pragma once
 
-#include <condition_variable>
-#include <deque>
-#include <future>
-#include <thread>
-
 #include "lockstep/comm/mpi_operation.h"
+#include "lockstep/comm/mpi_thread.h"
 
 namespace lockstep::comm {
 
@@ -27,9 +23,10 @@ class MpiEngine {
   // Ends all operations of the group, and lets it start no other.
   void break_up(MpiGroup& group, const std::string& why);
 
-  // Something that may block, in the engine's thread and with MPI to itself. Throws what it throws,
-  // and PeerError at the deadline; it goes on then, and all else waits for it.
-  void run_alone(const std::string& what, std::function<void()> task, Deadline deadline);
+  // Something that may block: see MpiThread::run_alone().
+  void run_alone(const std::string& what, std::function<void()> task, Deadline deadline) {
+    thread_.run_alone(what, std::move(task), deadline);
+  }
   // Something that does not block. False, and not called, if MPI is not to be had for a second or
   // was closed.
   bool run_here(const std::function<void()>& task);
@@ -45,14 +42,11 @@ class MpiEngine {
     Operation operation;
     std::exception_ptr error;
   };
-  class Waiting;
 
-  void run();
   void poll(Deadline until);
   // With calls_ held:
   bool test(const Operation& operation, std::vector<Ended>& ended);
   std::exception_ptr drop(const Operation& operation, const std::string& why);
-  void count_under_way();
 
   const MpiLibrary& mpi_;
 
@@ -61,17 +55,7 @@ class MpiEngine {
   std::vector<Operation> dropped_;  // MPI may still write to their memory.
   bool closed_ = false;
 
-  std::mutex idle_mutex_;  // What the thread has to do:
-  std::condition_variable idle_;
-  std::deque<std::packaged_task<void()>> tasks_;
-  std::size_t to_watch_ = 0;
-  int waiting_ = 0;
-  bool in_task_ = false;
-  bool stop_ = false;
-  std::thread thread_;  // Last: it uses the others.
+  MpiThread thread_;  // Last: it uses the others.
 };
-
-// How errors tell that a time is over.
-std::string late(Deadline deadline);
 
 }  // namespace lockstep::comm

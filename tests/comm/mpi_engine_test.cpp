@@ -11,7 +11,6 @@
 namespace lockstep::comm {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -61,23 +60,6 @@ TEST(MpiEngine, ALateCollectiveBreaksItsGroup) {
         world.barrier();
       },
       "mpi");
-}
-
-TEST(MpiEngine, ABlockingCallEndsAtItsDeadlineForTheCaller) {
-  auto& process = MpiProcess::get(soon());
-  EXPECT_THAT(
-      [&] {
-        process.engine().run_alone(
-            "something slow", [] { std::this_thread::sleep_for(std::chrono::milliseconds(300)); },
-            Deadline::in(std::chrono::milliseconds(20)));
-      },
-      ThrowsMessage<PeerError>(AllOf(HasSubstr("something slow"), HasSubstr("20 ms"))));
-}
-
-TEST(MpiEngine, WhatABlockingCallThrowsReachesTheCaller) {
-  auto& process = MpiProcess::get(soon());
-  const auto fails = [] { throw UsageError("no"); };
-  EXPECT_THROW(process.engine().run_alone("something", fails, soon()), UsageError);
 }
 
 }  // namespace
