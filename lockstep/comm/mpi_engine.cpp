@@ -45,7 +45,7 @@ void MpiEngine::start(const Operation& operation) {
 
 bool MpiEngine::wait(const MpiOperation& operation, Deadline until) {
   const MpiThread::Rest rest(thread_);
-  for (Backoff backoff; !operation.is_done(); backoff.pause()) {
+  for (Backoff backoff(20'000); !operation.is_done(); backoff.pause()) {
     if (until.passed()) {
       return false;
     }

@@ -8,12 +8,12 @@
 namespace lockstep::comm {
 
 void Backoff::pause() {
-  constexpr int kYields = 500;
-  constexpr std::chrono::microseconds kLongest{500};
-  if (++pauses_ <= kYields) {
+  constexpr std::chrono::microseconds kLongest{100};
+  if (yields_-- > 0) {
     std::this_thread::yield();
     return;
   }
+  yields_ = 0;
   std::this_thread::sleep_for(sleep_);
   sleep_ = std::min(sleep_ * 2, kLongest);
 }
@@ -72,7 +72,8 @@ void MpiThread::run_alone(const std::string& what, std::function<void()> task, D
 }
 
 void MpiThread::run() {
-  Backoff backoff;
+  constexpr int kYields = 500;  // Few: the cores are for those who compute.
+  Backoff backoff(kYields);
   for (;;) {
     std::packaged_task<void()> task;
     {
@@ -85,7 +86,7 @@ void MpiThread::run() {
       };
       if (!has_work()) {
         wake_.wait(lock, has_work);
-        backoff = {};
+        backoff = Backoff(kYields);
       }
       if (stop_) {
         return;

@@ -14,13 +14,15 @@
 namespace lockstep::comm {
 
 // Between two looks at something that is not done. Yields at first, since a peer on this host may
-// need the core; then sleeps, longer and longer.
+// need the core; then sleeps, longer and longer. A large message moves a piece at each look, so
+// one who waits sleeps only after long (20,000 looks take some 20 ms).
 class Backoff {
  public:
+  explicit Backoff(int yields) : yields_(yields) {}
   void pause();
 
  private:
-  int pauses_ = 0;
+  int yields_;
   std::chrono::microseconds sleep_{20};
 };
 
