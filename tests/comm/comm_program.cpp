@@ -105,7 +105,6 @@ int main(int argc, char** argv) {
     std::strcmp(what, "count") == 0 ? count(number, elements) : until_error(number, elements);
     return 0;
   }
-  std::strcmp(what, "python") == 0 ? accompany_python() : leave(what);
   std::strcmp(what, "python") == 0 ? accompany_python() : leave(what, argc > 2 ? argv[2] : "");
   return 0;
 }
