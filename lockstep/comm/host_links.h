@@ -50,7 +50,16 @@ class HostLinks {
 
   [[nodiscard]] int local_rank() const { return map_.local_rank_of(rank_); }
   [[nodiscard]] Tensors shares_of(const at::Tensor& flat) const;
-  void carry(const at::Tensor& share, const c10d::ReduceOp& op, Deadline deadline) const;
+  // A piece of a tensor on its way to the other hosts; no work where this rank carries nothing.
+  struct Carried {
+    Tensors shares;
+    at::Tensor sent;
+    c10::intrusive_ptr<c10d::Work> work;
+  };
+  void sum_inside(const Tensors& shares, const c10d::ReduceOp& op, Deadline deadline) const;
+  [[nodiscard]] Carried carry(const Tensors& shares, const c10d::ReduceOp& op,
+                              Deadline deadline) const;
+  void arrive(const Carried& carried, const c10d::ReduceOp& op) const;
   void gather_inside(const Tensors& shares, Deadline deadline) const;
   [[nodiscard]] std::string reason_of(const std::exception& error) const;
   [[nodiscard]] std::string agreed(const std::string& reason) const;
