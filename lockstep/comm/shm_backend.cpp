@@ -3,6 +3,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/record_function.h>
 #include <c10/util/Logging.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "lockstep/base/host.h"
 #include "lockstep/comm/arguments.h"
 #include "lockstep/comm/finished_work.h"
+#include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/store_board.h"
 
@@ -40,12 +42,15 @@ std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
 }
 
 // The thread that runs a collective may have to copy into a tensor with gaps, which is allowed to
-// it as it is to the caller (inference mode). Not needed otherwise, and it takes a microsecond.
-std::optional<at::ThreadLocalState> state_for(const std::vector<at::Tensor>& outputs) {
+// it as it is to the caller (inference mode), or to tell the caller's profiler. Not needed
+// otherwise, and it takes a microsecond.
+std::optional<at::ThreadLocalState> state_for(const std::vector<at::Tensor>& outputs,
+                                              bool profiled) {
   const bool copies = std::any_of(outputs.begin(), outputs.end(), [](const at::Tensor& tensor) {
     return tensor.layout() != at::kStrided || !tensor.is_contiguous();
   });
-  return copies ? std::optional<at::ThreadLocalState>(at::ThreadLocalState()) : std::nullopt;
+  return copies || profiled ? std::optional<at::ThreadLocalState>(at::ThreadLocalState())
+                            : std::nullopt;
 }
 
 // What fails on this rank alone leaves it out of step with the others: nothing may follow.
@@ -100,11 +105,17 @@ ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
   ++started_;
   const auto timeout = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
   const bool in_background = core_to_spare_ && bytes_of(start.outputs) >= kBackgroundBytes;
+  auto event = begin_profile(start.type, start.inputs);
+  auto state = state_for(start.outputs, event != nullptr);
   auto job = group_->queue.start(
-      [team = group_->team.get(), run = std::move(run), timeout, state = state_for(start.outputs)] {
+      [team = group_->team.get(), run = std::move(run), timeout, state = std::move(state),
+       event = std::move(event)] {
         const auto caller = state ? std::optional<at::ThreadLocalStateGuard>(*state) : std::nullopt;
         const at::NoGradGuard no_grad;
         run_or_break(*team, [&] { run(*team, Deadline::in(timeout)); });
+        if (event) {
+          event->end();
+        }
       },
       in_background ? shm::WorkQueue::When::kAtOnce : shm::WorkQueue::When::kWhenWaitedFor);
   return c10::make_intrusive<QueuedWork>(std::shared_ptr<shm::WorkQueue>(group_, &group_->queue),
@@ -119,7 +130,7 @@ ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
   require_dense_cpu(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
   const bool gives = options.rootRank == getRank();
-  return start({c10d::OpType::BROADCAST, options.timeout, {tensor}},
+  return start({c10d::OpType::BROADCAST, options.timeout, {tensor}, tensors},
                [tensor, gives, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                           Deadline deadline) {
                  const Packed packed(tensor, gives ? Use::kRead : Use::kWrite);
@@ -153,7 +164,7 @@ ShmBackend::WorkPointer ShmBackend::allreduce_coalesced(
     folds.push_back(shm_fold(options.reduceOp, tensor, name));
   }
   return start({tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
-                options.timeout, tensors},
+                options.timeout, tensors, tensors},
                [tensors, folds](shm::Team& team, Deadline deadline) {
                  for (std::size_t i = 0; i < tensors.size(); ++i) {
                    const Packed packed(tensors[i], Use::kReadWrite);
@@ -171,7 +182,7 @@ ShmBackend::WorkPointer ShmBackend::allreduce_sparse(Tensors& tensors,
       options.reduceOp != c10d::ReduceOp::SUM) {
     throw UsageError(name + ": expected a sparse COO tensor on the CPU and the operation sum");
   }
-  return start({c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, {tensor}},
+  return start({c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, {tensor}, tensors},
                [tensor](shm::Team& team, Deadline deadline) {
                  const at::Tensor sum = shm_sparse_sum(team, tensor, deadline);
                  tensor.copy_(sum);
@@ -184,7 +195,7 @@ ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceO
   require_dense_cpu(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
   const auto fold = shm_fold(options.reduceOp, tensor, name);
-  return start({c10d::OpType::REDUCE, options.timeout, {tensor}},
+  return start({c10d::OpType::REDUCE, options.timeout, {tensor}, tensors},
                [tensor, fold, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                          Deadline deadline) {
                  const Packed packed(tensor, Use::kReadWrite);
@@ -199,8 +210,8 @@ ShmBackend::WorkPointer ShmBackend::allgather(TensorLists& outputs, Tensors& inp
                                               const c10d::AllgatherOptions& options) {
   const std::string name = what("allgather");
   only(inputs, name);
-  return gather_lists({c10d::OpType::ALLGATHER, options.timeout, only(outputs, name)}, outputs,
-                      inputs);
+  return gather_lists({c10d::OpType::ALLGATHER, options.timeout, only(outputs, name), inputs},
+                      outputs, inputs);
 }
 
 // outputs[rank][i] receives that rank's i-th input.
@@ -221,7 +232,7 @@ ShmBackend::WorkPointer ShmBackend::allgather_coalesced(TensorLists& outputs, Te
       all.push_back(list[i]);
     }
   }
-  return gather_lists({c10d::OpType::ALLGATHER_COALESCED, options.timeout, std::move(all)},
+  return gather_lists({c10d::OpType::ALLGATHER_COALESCED, options.timeout, std::move(all), inputs},
                       by_input, inputs);
 }
 
@@ -268,7 +279,7 @@ ShmBackend::WorkPointer ShmBackend::allgather_into_tensor_coalesced(
     }
   }
   return start(
-      {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs},
+      {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs, inputs},
       [outputs, inputs](shm::Team& team, Deadline deadline) {
         for (std::size_t i = 0; i < inputs.size(); ++i) {
           const Packed result(outputs[i], Use::kWrite);
@@ -297,7 +308,7 @@ ShmBackend::WorkPointer ShmBackend::gather(TensorLists& outputs, Tensors& inputs
   } else if (!outputs.empty()) {
     throw UsageError(name + ": there are outputs, but only the root gives any");
   }
-  return start({c10d::OpType::GATHER, options.timeout, results},
+  return start({c10d::OpType::GATHER, options.timeout, results, inputs},
                [results, input, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                            Deadline deadline) {
                  const auto gathered = packed(results, Use::kWrite);
@@ -320,7 +331,7 @@ ShmBackend::WorkPointer ShmBackend::scatter(Tensors& outputs, TensorLists& input
   } else if (!inputs.empty()) {
     throw UsageError(name + ": there are inputs, but only the root gives any");
   }
-  return start({c10d::OpType::SCATTER, options.timeout, {output}},
+  return start({c10d::OpType::SCATTER, options.timeout, {output}, parts},
                [output, parts, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                           Deadline deadline) {
                  const Packed result(output, Use::kWrite);
@@ -350,7 +361,8 @@ ShmBackend::WorkPointer ShmBackend::reduce_scatter(Tensors& outputs, TensorLists
     }
     folds.push_back(shm_fold(options.reduceOp, outputs[i], name));
   }
-  return start({c10d::OpType::REDUCE_SCATTER, options.timeout, outputs},
+  const auto shown = inputs.empty() ? std::span<const at::Tensor>() : std::span(inputs[0]);
+  return start({c10d::OpType::REDUCE_SCATTER, options.timeout, outputs, shown},
                [outputs, inputs, folds](shm::Team& team, Deadline deadline) {
                  for (std::size_t i = 0; i < outputs.size(); ++i) {
                    const Packed result(outputs[i], Use::kWrite);
@@ -390,14 +402,14 @@ ShmBackend::WorkPointer ShmBackend::alltoall_base(at::Tensor& output, at::Tensor
   const std::string name = what("all_to_all");
   require_dense_cpu(output, name);
   require_dense_cpu(input, name);
-  return exchange({c10d::OpType::ALLTOALL_BASE, options.timeout, {output}},
+  return exchange({c10d::OpType::ALLTOALL_BASE, options.timeout, {output}, {&input, 1}},
                   split_of(output, output_sizes, getSize(), name),
                   split_of(input, input_sizes, getSize(), name));
 }
 
 ShmBackend::WorkPointer ShmBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                              const c10d::AllToAllOptions& options) {
-  return exchange({c10d::OpType::ALLTOALL, options.timeout, outputs}, outputs, inputs);
+  return exchange({c10d::OpType::ALLTOALL, options.timeout, outputs, inputs}, outputs, inputs);
 }
 
 ShmBackend::WorkPointer ShmBackend::exchange(Start begin, const Tensors& outputs,
@@ -423,6 +435,7 @@ ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int 
   require_dense_cpu(tensor, name);
   require_rank(destination, getSize(), "destination", name);
   group_->team->watch().throw_if_broken();
+  const auto event = begin_profile(c10d::OpType::SEND, tensors);
   const Packed packed(tensor, Use::kRead);
   group_->mailbox.send(destination, static_cast<std::uint64_t>(tag), packed.data(), packed.bytes());
   return c10::make_intrusive<FinishedWork>(Tensors{tensor});
@@ -445,12 +458,8 @@ ShmBackend::WorkPointer ShmBackend::recvAnysource(Tensors& tensors, int tag) {
 }
 
 ShmBackend::WorkPointer ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  return start({c10d::OpType::BARRIER, options.timeout, {}},
+  return start({c10d::OpType::BARRIER, options.timeout, {}, {}},
                [](shm::Team& team, Deadline deadline) { shm::barrier(team, deadline); });
-}
-
-void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {
-  barrier(options)->wait(kNoTimeout);
 }
 
 }  // namespace lockstep::comm

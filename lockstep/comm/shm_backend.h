@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/comm/backend_registry.h"
@@ -80,7 +81,8 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
   WorkPointer recv(Tensors& tensors, int source, int tag) override;
   WorkPointer recvAnysource(Tensors& tensors, int tag) override;
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
-  // Any barrier names the ranks that did not come; this one also waits.
+  // Any barrier names the ranks that did not come. This one does it on rank 0, of its own timeout;
+  // the others wait for rank 0 as long as the group's timeout lets them.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
@@ -89,6 +91,7 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
     c10d::OpType type;
     std::chrono::milliseconds timeout;  // kUnsetTimeout: the group's.
     Tensors outputs;
+    std::span<const at::Tensor> inputs;  // For the profiler; looked at before start() returns.
   };
   WorkPointer start(Start start, Run run);
   // outputs[i][rank] receives that rank's i-th input.

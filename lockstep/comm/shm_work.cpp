@@ -1,5 +1,7 @@
 #include "lockstep/comm/shm_work.h"
 
+#include <ATen/record_function.h>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::comm {
@@ -16,7 +18,8 @@ ShmReceive::ShmReceive(std::shared_ptr<ShmGroup> group, const at::Tensor& tensor
       group_(std::move(group)),
       tensor_(tensor),
       packed_(tensor, Packed::Use::kWrite),
-      default_timeout_(default_timeout) {
+      default_timeout_(default_timeout),
+      event_(begin_profile(opType_, {&tensor, 1})) {
   receipt_ = group_->mailbox.post({.source = source,
                                    .tag = static_cast<std::uint64_t>(tag),
                                    .data = packed_.data(),
@@ -51,6 +54,7 @@ void ShmReceive::put_in_place() {
       packed_.write_back();
     }
     finished_ = true;
+    event_.reset();
   }
 }
 

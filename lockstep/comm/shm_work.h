@@ -6,6 +6,7 @@
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "lockstep/comm/profile.h"
 #include "lockstep/comm/shm_tensor.h"
 #include "lockstep/shm/mailbox.h"
 #include "lockstep/shm/team.h"
@@ -49,6 +50,7 @@ class ShmReceive : public c10d::Work {
   std::chrono::milliseconds default_timeout_;
   std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};
+  std::shared_ptr<at::RecordFunction> event_;
 };
 
 }  // namespace lockstep::comm

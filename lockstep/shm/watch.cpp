@@ -105,7 +105,7 @@ void Watch::wait(const Wait& wait, Then then) {
       fail({.reason = Reason::kLate, .culprit = awaited.empty() ? rank_ : awaited.front()},
            wait.what() + ": timed out: " + list + (late.size() > 1 ? " have" : " has") +
                " not arrived after " + to_text(wait.deadline.total()) +
-               "; see the log there, or raise the timeout",
+               "; see the log there, or raise the timeout if it is only slow",
            then);
     }
   }
