@@ -1,5 +1,5 @@
 # The commands of the project; each is a script that says what it does. `make help` lists them.
-.PHONY: help setup setup-check build train test check soak bench lint format clean
+.PHONY: help setup setup-check build train test check conformance soak bench lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -8,6 +8,7 @@ help:
 	@echo "make train    two ranks train a convnet on Fashion-MNIST; its accuracy is printed"
 	@echo "make test     all tests: release, address and thread sanitizers"
 	@echo "make check    what takes longer: clang, clang-tidy, sanitizers over the torch parts"
+	@echo "make conformance   PyTorch's own distributed tests, with Gloo and with lockstep"
 	@echo "make soak     kill, start and fuzz loops (SOAK_SECONDS=60 for each fuzz target)"
 	@echo "make bench    our numbers beside the peers': start-up, all_reduce, training steps"
 	@echo "make lint     clang-format and clang-tidy; make format writes the layout"
@@ -30,6 +31,9 @@ test: setup
 
 check: setup-check
 	@scripts/check.sh
+
+conformance: setup
+	@scripts/conformance.sh
 
 soak: setup-check
 	@scripts/soak.sh

@@ -23,7 +23,7 @@ phase "build (address and undefined behaviour sanitizers, torch-free layers)" bu
 phase "the same layers under these sanitizers" tests_in asan
 phase "build (thread sanitizer, torch-free layers)" build tsan
 phase "the same layers under it" tests_in tsan
-phase "tests with several ranks, and of whole jobs" tests_in release -L 'ranks|system|parity|gpu'
+phase "tests with several ranks, and of whole jobs" tests_in release -L 'ranks|system|parity|python|conformance|gpu'
 
 if ((${#failed[@]} == 0)); then
   say "make test: all passed in $((SECONDS - start)) s"

@@ -2,7 +2,7 @@
 
     ddp_cases.py BACKENDS INPUTS OUTPUTS [CASE...]    one rank of a job
 
-BACKENDS is "gloo", "rank_order", "gloo,rank_order", or "nccl" with everything on the GPU. INPUTS has a file of tensors per network, as
+BACKENDS is "gloo", "lockstep", "rank_order", "gloo,rank_order", or "nccl" with everything on the GPU. INPUTS has a file of tensors per network, as
 models.generate() makes them. For each case a rank writes OUTPUTS/BACKEND/CASE.RANK: every loss, and at
 the end all parameters, gradients and buffers.
 """
@@ -116,7 +116,7 @@ def main(backends, inputs, outputs, *names):
     torch.set_num_threads(1)
     device = "cuda" if backends == "nccl" else "cpu"
     torch.use_deterministic_algorithms(device == "cuda")
-    dist.init_process_group("nccl" if backends == "nccl" else "gloo")
+    dist.init_process_group(backends if backends in ("lockstep", "nccl") else "gloo")
     rank = dist.get_rank()
     for backend in backends.split(","):  # One after the other: a start takes longer than all cases.
         group = RankOrderGroup() if backend == "rank_order" else dist.group.WORLD

@@ -28,7 +28,8 @@ class Jobs:
     def outputs(self, programs, backend, names=()):
         """programs[i] is that of rank i; without names, all cases."""
         world = len(programs)
-        together = "gloo,rank_order" if programs == [PYTHON] * world and world > 2 else backend
+        pure = programs == [PYTHON] * world and backend in ("gloo", "rank_order")
+        together = "gloo,rank_order" if pure and world > 2 else backend
         key = (together, *(program[0] for program in programs))
         if key not in self.done:
             self.done[key] = self.run(programs, together, names)

@@ -1,0 +1,28 @@
+"""Twelve of PyTorch's own tests, one of a kind; `make conformance` runs all of them, beside Gloo."""
+
+import pathlib
+import subprocess
+import sys
+
+TESTS = [
+    "test_DistributedDataParallelCPU_grad_is_view",
+    "test_all_gather",
+    "test_all_reduce_coalesced_sum",
+    "test_all_to_all",
+    "test_barrier_timeout_full_group",
+    "test_broadcast",
+    "test_ddp_logging_data_cpu",
+    "test_gather_object",
+    "test_isend",
+    "test_monitored_barrier_gloo",
+    "test_send_recv_any_source_autograd_profiler",
+    "test_sparse_all_reduce_sum",
+]
+
+
+def test_twelve_of_pytorchs_tests_pass_with_two_ranks():
+    program = pathlib.Path(__file__).with_name("run.py")
+    done = subprocess.run([sys.executable, program, "--backend", "lockstep", "--world-size", "2", *TESTS],
+                          capture_output=True, text=True, timeout=280)
+    assert "lockstep at world size 2: {'passed': 12}" in done.stdout, done.stdout + done.stderr
+    assert "tests with TCP connections between ranks: 0" in done.stdout

@@ -1,0 +1,30 @@
+"""PyTorch's own DistributedDataParallel over the backend, alone and beside C++ ranks, bit for bit."""
+
+import pytest
+from jobs import CPP, PYTHON, assert_same
+from test_ddp_parity import CASES, of_worlds
+
+
+@of_worlds([2])
+def test_python_over_lockstep_is_as_over_gloo(jobs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "gloo")
+    found = jobs.outputs([PYTHON] * world, "lockstep")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)
+
+
+@of_worlds([3])
+def test_python_over_lockstep_sums_in_the_order_of_ranks(jobs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "rank_order")
+    found = jobs.outputs([PYTHON] * world, "lockstep")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)
+
+
+@of_worlds([2])
+@pytest.mark.parametrize("programs", [[PYTHON, CPP], [CPP, PYTHON]], ids=["python_first", "cpp_first"])
+def test_python_and_cpp_ranks_share_memory(jobs, programs, world, name):
+    expected = jobs.outputs([PYTHON] * world, "gloo")
+    found = jobs.outputs(programs, "lockstep")
+    for rank in range(world):
+        assert_same(name, CASES[name], rank, expected, found)

@@ -1,0 +1,110 @@
+"""torch.distributed over the backend: what a Python program sees of it, also when things go wrong."""
+
+import os
+import signal
+
+from conftest import INIT, ROOT
+
+# What README promises beyond all_reduce: objects, messages, groups of some ranks, futures.
+TOUR = INIT + """
+everyone = [None] * 2
+dist.all_gather_object(everyone, {"rank": rank})
+assert everyone == [{"rank": 0}, {"rank": 1}]
+other, mine = torch.zeros(3), torch.full((3,), float(rank))
+for work in dist.batch_isend_irecv([dist.P2POp(dist.isend, mine, 1 - rank), dist.P2POp(dist.irecv, other, 1 - rank)]):
+    work.wait()
+assert other.tolist() == [1.0 - rank] * 3
+alone, both = dist.new_group([0]), dist.new_group([1, 0], timeout=timedelta(seconds=5))
+ones = torch.ones(2)
+if rank == 0:
+    dist.all_reduce(ones, group=alone)
+assert ones.tolist() == [1, 1]
+future = dist.all_reduce(ones, group=both, async_op=True).get_future().then(lambda done: done.value()[0] * 10)
+assert future.wait().tolist() == [20, 20]
+dist.monitored_barrier()
+dist.destroy_process_group(both)
+dist.destroy_process_group()
+dist.init_process_group("cpu:lockstep", init_method=os.environ["INIT_METHOD"] + "2", rank=rank, world_size=2)
+dist.all_reduce(ones)
+assert ones.tolist() == [4, 4]
+"""  # It ends without destroy_process_group().
+
+SPAWN = """
+import os, torch, torch.distributed as dist, torch.multiprocessing as mp
+
+def work(rank, path):
+    dist.init_process_group("lockstep", init_method="file://" + path, rank=rank, world_size=2)
+    total = torch.ones(1000) * (rank + 1)
+    dist.all_reduce(total)
+    assert total.eq(3).all()
+
+if __name__ == "__main__":
+    for method in ("spawn", "fork"):
+        mp.start_processes(work, args=(os.getcwd() + "/" + method,), nprocs=2, start_method=method)
+"""
+
+DYING = INIT + """
+open("new%d" % rank, "w").write(str(os.getpid()))
+os.rename("new%d" % rank, "up%d" % rank)
+while True:
+    dist.all_reduce(torch.ones(1000))
+"""
+
+CONNECTIONS = """
+import os, sys, torch, torch.distributed as dist
+sys.path.insert(0, "%s")
+import sockets
+dist.init_process_group(sys.argv[1])
+dist.all_reduce(torch.ones(1 << 20))
+ports = sorted({int(remote.split(":")[1], 16) == int(os.environ["MASTER_PORT"]) for _, remote in sockets.held()})
+os.write(1, f"{ports}\\n".encode())
+dist.barrier()
+"""
+
+MISUSE = INIT + """
+try:
+    dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND)
+except RuntimeError as error:
+    print(error)
+try:
+    dist.all_reduce(torch.ones(4 + rank))
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_the_whole_interface(ranks):
+    assert ranks(TOUR).finish() == [(0, "", "")] * 2
+
+
+def test_ranks_that_python_starts(launcher):
+    done = launcher.run("--nproc-per-node", 1, launcher.script(SPAWN))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_killed_rank_is_named_by_the_survivor(ranks, launcher):
+    both = ranks(DYING)
+    files = launcher.up(2)
+    victim = int(files[1].read_text())
+    os.kill(victim, signal.SIGKILL)
+    code, _, err = both.finish()[0]
+    assert code == 1
+    last = err.strip().splitlines()[-1]
+    assert "RuntimeError: all_reduce #" in last, err
+    assert f"rank 1 (pid {victim} on " in last and "was killed by SIGKILL" in last, err
+
+
+def test_a_rank_holds_no_tcp_connection_but_the_stores(launcher):
+    script = launcher.script(CONNECTIONS % (ROOT / "tests" / "conformance"))
+    of_gloo = launcher.run("--nproc-per-node", 2, script, "gloo")
+    assert of_gloo.stdout.splitlines() == ["[False, True]"] * 2, of_gloo.stderr  # So the test can see them.
+    ours = launcher.run("--nproc-per-node", 2, script, "lockstep")
+    assert ours.stdout.splitlines() == ["[True]"] * 2, ours.stderr
+
+
+def test_errors_are_exceptions_with_our_words(ranks):
+    for rank, (code, out, err) in enumerate(ranks(MISUSE).finish()):
+        assert code == 0, err
+        refused, mismatch = out.splitlines()
+        assert refused == f"allreduce on rank {rank} of 2: band is not defined for Float"
+        assert "4 elements" in mismatch and "5 elements" in mismatch
