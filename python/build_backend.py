@@ -65,6 +65,13 @@ def require_tools():
         raise BuildError(f"not found: {', '.join(missing)}; on Debian or Ubuntu: apt-get install g++ cmake ninja-build")
 
 
+def jobs():
+    """Compilers at once: one per core, and 1.5 GB of memory for each, since c10d's headers take that."""
+    with open("/proc/meminfo") as lines:
+        kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return max(1, min(len(os.sched_getaffinity(0)), kilobytes // 1_500_000))
+
+
 def build_in_tree(environment, torch):
     """The build tree, after CMake has built the package in it."""
     require_tools()
@@ -80,7 +87,7 @@ def build_in_tree(environment, torch):
     }
     flags = [f"-D{name}={value}" for name, value in options.items()]
     for command in (["cmake", "-S", ROOT, "-B", tree, "-G", "Ninja", *flags],
-                    ["cmake", "--build", tree, "--target", "lockstep_python"]):
+                    ["cmake", "--build", tree, "-j", str(jobs()), "--target", "lockstep_python"]):
         if subprocess.run(command, env=environment).returncode:
             raise BuildError("CMake could not build lockstep; the reason is above (pip install -v shows it)")
     return tree

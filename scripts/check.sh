@@ -1,11 +1,22 @@
 #!/usr/bin/env bash
-# `make check`: what takes too long for `make test`: clang, clang-tidy, and AddressSanitizer with
-# UndefinedBehaviorSanitizer over the parts that use torch.
+# `make check`: what takes too long for `make test`: clang, clang-tidy, the Python package from nothing, and
+# AddressSanitizer with UndefinedBehaviorSanitizer over the parts that use torch.
 source "$(dirname "$0")/common.sh"
 
 # LibTorch keeps some memory for the life of the process, so leaks are looked for in the torch-free
 # layers only (`make test`). It is not instrumented: a container may be filled there and read here.
 export ASAN_OPTIONS=detect_leaks=0:detect_container_overflow=0:${ASAN_OPTIONS:-}
+
+# As a user does it, in a virtual environment that sees the torch of the test Python.
+install_package() {
+  local venv=build/check-venv
+  rm -rf "$venv" build/wheel-*
+  "$(test_python)" -m venv "$venv"
+  "$(test_python)" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).parents[1])' \
+    >"$(echo "$venv"/lib/python*/site-packages)/torch.pth"
+  "$venv/bin/pip" install --no-index --disable-pip-version-check ./python
+  (cd "$venv" && bin/python -c 'import lockstep; print("lockstep", lockstep.__version__)')
+}
 
 failed=()
 phase() { in_phase "$@" || failed+=("$1"); }
@@ -14,6 +25,7 @@ phase "build (clang)" build clang
 phase "unit tests (clang)" ctest --test-dir build/clang -L unit -j "$(nproc)" --no-tests=error \
   --output-on-failure
 phase "lint" scripts/lint.sh
+phase "pip install ./python" install_package
 phase "build (address and undefined behaviour sanitizers, with torch)" build asan-torch
 phase "unit tests and ranks under these sanitizers" ctest --test-dir build/asan-torch \
   -L 'unit|ranks' -LE gpu -j "$(nproc)" --no-tests=error --output-on-failure

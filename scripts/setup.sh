@@ -9,7 +9,7 @@
 source "$(dirname "$0")/common.sh"
 
 packages=(g++ make cmake ninja-build ccache mold libgtest-dev libgmock-dev libcli11-dev
-  nlohmann-json3-dev zlib1g-dev iproute2 openmpi-bin libopenmpi-dev)
+  nlohmann-json3-dev zlib1g-dev python3-dev iproute2 openmpi-bin libopenmpi-dev)
 check_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev libfuzzer-19-dev)
 
 missing_packages() {
@@ -90,7 +90,7 @@ install_venv() {
   .venv/bin/python -m pip install --disable-pip-version-check --no-input -q --progress-bar off \
     -r requirements.txt ||
     die "pip could not install requirements.txt into .venv: see its message above; the machine needs a" \
-      "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has torch, torchvision and pytest"
+      "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has torch, torchvision, pytest and expecttest"
   venv_stamp >"$stamp"
   say ".venv: $(du -sh .venv | cut -f1) after $((SECONDS - start)) s"
 }

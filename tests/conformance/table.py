@@ -17,8 +17,8 @@ from suite import ALL_TO_ALL
 
 THEIRS, OURS = "gloo", "lockstep"
 
-# With TORCH_DISTRIBUTED_DEBUG=DETAIL, which this test sets, torch puts a Gloo group of its own beside every group.
-TORCH_CONNECTS = {"test_all_gather_object_subgroup"}
+# With TORCH_DISTRIBUTED_DEBUG=DETAIL, which these tests set, torch puts a Gloo group of its own beside every group.
+TORCH_CONNECTS = {"test_all_gather_object_subgroup", "test_gather_object_subgroup"}
 
 
 class Run:
@@ -68,7 +68,7 @@ def page(runs):
         "",
         "Ranks of lockstep held no TCP connection at the end of any test (they meet in a file), but for those of "
         + ", ".join(f"`{test}`" for test in sorted(TORCH_CONNECTS)) + ":",
-        "it sets `TORCH_DISTRIBUTED_DEBUG=DETAIL`, and torch then puts a Gloo group of its own beside every group.",
+        "these set `TORCH_DISTRIBUTED_DEBUG=DETAIL`, and torch then puts a Gloo group of its own beside every group.",
         "",
         "World sizes at which a test passes; tests that pass nowhere are left out.",
         "",
