@@ -3,7 +3,7 @@
 # a file); `make format` writes the layout.
 source "$(dirname "$0")/common.sh"
 
-mapfile -t files < <(find lockstep tests examples benchmarks -name '*.cpp' -o -name '*.h' | sort)
+mapfile -t files < <(find lockstep python tests examples benchmarks -name '*.cpp' -o -name '*.h' | sort)
 
 case ${1:-lint} in
   format)
@@ -16,7 +16,7 @@ case ${1:-lint} in
     # configured tree.
     in_phase "build (clang)" build clang
     in_phase "clang-tidy" run-clang-tidy-19 -quiet -p build/clang -j "$(jobs)" \
-      "$PWD/(lockstep|examples)/.*\.cpp$" || failed=1
+      "$PWD/(lockstep|python|examples)/.*\.cpp$" || failed=1
     exit "$failed"
     ;;
   *)

@@ -13,9 +13,9 @@ struct RecordFunction;
 
 namespace lockstep::comm {
 
-// An event that has begun, named after the kind of work and with the inputs' shapes; null, at next to
-// no cost, unless a profiler looks at this thread. It ends by end() in a thread that has this one's
-// at::ThreadLocalState.
+// An event that has begun, named after the kind of work and with the inputs' shapes; null, at next
+// to no cost, unless a profiler looks at this thread. It ends by end() in a thread that has this
+// one's at::ThreadLocalState.
 std::shared_ptr<at::RecordFunction> begin_profile(c10d::OpType type,
                                                   std::span<const at::Tensor> inputs);
 

@@ -1,7 +1,8 @@
 // c10d's monitoredBarrier: the barrier at which rank 0 keeps the list of who has come.
 //
-// Its errors carry Gloo's words, because programs and PyTorch's tests look for them. As with Gloo only
-// rank 0 watches the time, so that no other rank ends the job before rank 0 has said who is missing.
+// Its errors carry Gloo's words, because programs and PyTorch's tests look for them. As with Gloo
+// only rank 0 watches the time, so that no other rank ends the job before rank 0 has said who is
+// missing.
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/shm_backend.h"
@@ -72,10 +73,10 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait
               ", before it looked for the others";
   } else if (const auto roll = call_roll(*group_, deadline, wait_all_ranks);
              !roll.missing.empty()) {
-    verdict = std::string(roll.missing.size() == 1 ? "Rank " : "Ranks ") +
-              join_numbers(roll.missing) + " failed to pass monitoredBarrier in " +
-              to_text(timeout) + "; came: " + (roll.came.empty() ? "none" : join_numbers(roll.came)) + " [" + roll.why +
-              "]";
+    verdict =
+        std::string(roll.missing.size() == 1 ? "Rank " : "Ranks ") + join_numbers(roll.missing) +
+        " failed to pass monitoredBarrier in " + to_text(timeout) +
+        "; came: " + (roll.came.empty() ? "none" : join_numbers(roll.came)) + " [" + roll.why + "]";
   }
   if (!verdict.empty()) {
     // The ranks that came wait without an end of their own.

@@ -20,8 +20,8 @@ class Listener {
  public:
   Listener() {
     told().clear();
-    handle_ = at::addGlobalCallback(
-        at::RecordFunctionCallback(&Listener::begin, &Listener::end).scopes({at::RecordScope::USER_SCOPE}));
+    handle_ = at::addGlobalCallback(at::RecordFunctionCallback(&Listener::begin, &Listener::end)
+                                        .scopes({at::RecordScope::USER_SCOPE}));
   }
   ~Listener() { at::removeCallback(handle_); }
   Listener(const Listener&) = delete;
@@ -76,7 +76,9 @@ TEST(BeginProfile, MessagesHaveEventsToo) {
 }
 
 TEST(BeginProfile, NothingIsToldAfterTheProfilerHasGone) {
-  { const Listener listener; }
+  {
+    const Listener listener;
+  }
   EXPECT_EQ(begin_profile(c10d::OpType::BARRIER, {}), nullptr);
   EXPECT_THAT(Listener::told(), IsEmpty());
 }

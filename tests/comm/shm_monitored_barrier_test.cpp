@@ -49,10 +49,10 @@ TEST(ShmMonitoredBarrier, NamesTheFirstRankThatIsMissing) {
 TEST(ShmMonitoredBarrier, NamesAllThatAreMissingWhenAsked) {
   on_ranks(4, [](Group& world) {
     if (world.rank() == 0) {
-      EXPECT_THAT([&] { monitored_barrier(world, milliseconds(500), true); },
-                  ThrowsMessage<PeerError>(
-                      AllOf(HasSubstr("Ranks 1, 3 failed to pass monitoredBarrier"),
-                            HasSubstr("came: 2"))));
+      EXPECT_THAT(
+          [&] { monitored_barrier(world, milliseconds(500), true); },
+          ThrowsMessage<PeerError>(AllOf(HasSubstr("Ranks 1, 3 failed to pass monitoredBarrier"),
+                                         HasSubstr("came: 2"))));
     } else if (world.rank() == 2) {
       EXPECT_THROW(monitored_barrier(world, milliseconds(500), true), PeerError);
     }
