@@ -94,7 +94,7 @@ def build_in_tree(environment, torch):
 
 
 def package_in(tree, torch):
-    """The folder to pack; refuses one that was built for another Python or torch."""
+    """The folder to pack and its version; refuses one that was built for another Python or torch."""
     package = tree / "python" / "package"
     module = package / "lockstep" / ("_C" + sysconfig.get_config_var("EXT_SUFFIX"))
     if not module.exists():

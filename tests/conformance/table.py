@@ -53,7 +53,7 @@ def page(runs):
         "",
         f"Written by `make conformance`: torch {torch.__version__}, {platform.machine()}. The tests are",
         "`torch/testing/_internal/distributed/distributed_test.py` of the installed wheel, unedited; the program that runs them",
-        "is `tests/conformance/run.py`. Most of the suite's 285 tests need GPUs. Seven need exactly 4 ranks, those of",
+        "is `tests/conformance/run.py`. Most of the suite's 285 tests need GPUs. Some need exactly 4 ranks, those of",
         "subgroups need 8; the suite gives the all_to_all ones to MPI alone, here both backends are given them.",
         "",
         "| world size | Gloo passes | lockstep passes | of Gloo's | beyond Gloo's | seconds, Gloo | seconds, lockstep |",

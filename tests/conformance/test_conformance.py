@@ -7,12 +7,12 @@ import sys
 TESTS = [
     "test_DistributedDataParallelCPU_grad_is_view",
     "test_all_gather",
+    "test_all_gather_object_default_pg",
     "test_all_reduce_coalesced_sum",
     "test_all_to_all",
     "test_barrier_timeout_full_group",
     "test_broadcast",
     "test_ddp_logging_data_cpu",
-    "test_gather_object",
     "test_isend",
     "test_monitored_barrier_gloo",
     "test_send_recv_any_source_autograd_profiler",
