@@ -61,6 +61,16 @@ os.write(1, f"{ports}\\n".encode())
 dist.barrier()
 """
 
+TWO_HOSTS = """
+import os
+os.environ.update(LOCKSTEP_HOST_ID="host " + os.environ["RANK"], GLOO_SOCKET_IFNAME="lo")
+""" + INIT + """
+total = torch.ones(3) * (rank + 1)
+dist.all_reduce(total)
+print(total.tolist(), type(dist.group.WORLD._get_backend(torch.device("cpu"))).__name__)
+dist.barrier()
+"""
+
 MISUSE = INIT + """
 try:
     dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND)
@@ -100,6 +110,10 @@ def test_a_rank_holds_no_tcp_connection_but_the_stores(launcher):
     assert of_gloo.stdout.splitlines() == ["[False, True]"] * 2, of_gloo.stderr  # So the test can see them.
     ours = launcher.run("--nproc-per-node", 2, script, "lockstep")
     assert ours.stdout.splitlines() == ["[True]"] * 2, ours.stderr
+
+
+def test_ranks_of_two_hosts_speak_gloo(ranks):
+    assert ranks(TWO_HOSTS).finish() == [(0, "[3.0, 3.0, 3.0] ProcessGroupGloo\n", "")] * 2
 
 
 def test_errors_are_exceptions_with_our_words(ranks):
