@@ -56,6 +56,10 @@ def page(runs):
         "is `tests/conformance/run.py`. Most of the suite's 285 tests need GPUs. Some need exactly 4 ranks, those of",
         "subgroups need 8; the suite gives the all_to_all ones to MPI alone, here both backends are given them.",
         "",
+        "What the program changes for a backend of another name: the suite's lists of backends with DDP, subgroups and profiling",
+        "get the name, ranks are forks, the `test_accumulate_gradients_no_sync*` are told `gloo` after their group is made (it means",
+        "CPU there), and `test_ddp_logging_data_cpu` knows ours as `custom`, which is what c10d calls it.",
+        "",
         "| world size | Gloo passes | lockstep passes | of Gloo's | beyond Gloo's | seconds, Gloo | seconds, lockstep |",
         "|---|---|---|---|---|---|---|",
     ]
