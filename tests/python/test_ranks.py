@@ -112,8 +112,8 @@ def test_a_rank_holds_no_tcp_connection_but_the_stores(launcher):
     assert ours.stdout.splitlines() == ["[True]"] * 2, ours.stderr
 
 
-def test_ranks_of_two_hosts_speak_gloo(ranks):
-    assert ranks(TWO_HOSTS).finish() == [(0, "[3.0, 3.0, 3.0] ProcessGroupGloo\n", "")] * 2
+def test_ranks_of_two_hosts_form_a_group(ranks):
+    assert ranks(TWO_HOSTS).finish() == [(0, "[3.0, 3.0, 3.0] Backend\n", "")] * 2
 
 
 def test_errors_are_exceptions_with_our_words(ranks):
