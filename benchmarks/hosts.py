@@ -48,7 +48,7 @@ class Side:
                 host.command(*[part.format(pipe=pipe) for part in command]), text=True,
                 env={**os.environ, **{key: str(value) for key, value in variables.items()}},
                 stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=sys.stderr))
-        self.pipe = os.open(pipe, os.O_WRONLY)
+        self.pipe = os.open(pipe, os.O_RDWR)  # Does not wait for ranks that never come.
 
     def tell(self, order):
         for _ in range(self.size):
@@ -73,6 +73,7 @@ class Side:
                 rank.wait(20)
             except subprocess.TimeoutExpired:
                 rank.kill()
+                rank.wait()
 
 
 def measure_steps(options, hosts, folder):

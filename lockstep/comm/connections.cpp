@@ -63,10 +63,8 @@ std::string peer_of(int fd) {
   return text.starts_with("::ffff:") ? text.substr(7) : text;
 }
 
-// One group is formed at a time, so that a connection is taken for one group's only.
-std::mutex& forming() {
-  static std::mutex mutex;
-  return mutex;
+bool is_among(const std::string& one, const std::vector<std::string>& list) {
+  return std::find(list.begin(), list.end(), one) != list.end();
 }
 
 }  // namespace
@@ -107,8 +105,8 @@ bool Connections::is_open(const Connection& connection) {
          S_ISSOCK(status.st_mode);
 }
 
-void Connections::add_opened_by(const std::function<void()>& open) {
-  const std::lock_guard one_at_a_time(forming());
+void Connections::add_opened_by(const std::function<void()>& open,
+                                const std::vector<std::string>& addresses) {
   const auto before = all_of_this_process();
   open();
   const std::lock_guard lock(mutex_);
@@ -116,7 +114,7 @@ void Connections::add_opened_by(const std::function<void()>& open) {
     const bool is_new = std::none_of(before.begin(), before.end(), [&](const auto& old) {
       return old.inode == connection.inode;
     });
-    if (is_new) {
+    if (is_new && is_among(connection.peer, addresses)) {
       added_.push_back(std::move(connection));
     }
   }
@@ -126,7 +124,10 @@ void Connections::watch(const std::vector<std::string>& addresses) {
   const std::lock_guard lock(mutex_);
   watched_ = added_;
   for (auto& connection : all_of_this_process()) {
-    if (std::find(addresses.begin(), addresses.end(), connection.peer) != addresses.end()) {
+    const bool is_added = std::any_of(added_.begin(), added_.end(), [&](const auto& added) {
+      return added.inode == connection.inode;
+    });
+    if (!is_added && is_among(connection.peer, addresses)) {
       watched_.push_back(std::move(connection));
     }
   }

@@ -24,8 +24,9 @@ class Connections {
   Connections(const Connections&) = delete;
   Connections& operator=(const Connections&) = delete;
 
-  // Runs `open` and adds the connections that this process has afterwards and did not have before.
-  void add_opened_by(const std::function<void()>& open);
+  // Runs `open` and adds the connections to these addresses that this process has afterwards and
+  // did not have before.
+  void add_opened_by(const std::function<void()>& open, const std::vector<std::string>& addresses);
 
   // From now on a connection whose peer's kernel has not answered for about 3 s is cut. That
   // includes all that this process has to one of these addresses, whoever opened them: a store may

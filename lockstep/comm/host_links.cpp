@@ -1,8 +1,11 @@
 #include "lockstep/comm/host_links.h"
 
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstring>
 #include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -60,6 +63,23 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
+// std::hash may differ between the hosts' libraries.
+std::uint64_t fnv1a(const std::string& text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+// What Gloo says of its peers, as opposed to what goes wrong on this rank alone.
+bool is_about_connections(const std::string& words) {
+  constexpr const char* kWords[] = {"onnect", "imed out",    "imeout",       "closed",     "reset",
+                                    "ocket",  "Broken pipe", "oute to host", "unreachable"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](const char* word) { return contains(words, word); });
+}
+
 }  // namespace
 
 HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const BackendFactory& gloo)
@@ -75,20 +95,26 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
   };
   const auto& neighbours = map_.ranks_on(map_.here());
   if (neighbours.size() > 1) {
-    inside_ = c10::make_intrusive<ShmBackend>(
-        request_for("inside/" + std::to_string(map_.here()), local_rank(), neighbours.size()),
-        neighbours);
+    const auto inside =
+        request_for("inside/" + std::to_string(map_.here()), local_rank(), neighbours.size());
+    try {
+      inside_ = c10::make_intrusive<ShmBackend>(inside, neighbours);
+    } catch (const PeerError& error) {
+      throw PeerError("on " + map_.describe(map_.here()) +
+                      ", whose ranks are numbered from 0 here: " + error.what());
+    }
   }
-  connections_.add_opened_by([&] {
+  // A lane is a group of its own also where each host has one rank: Gloo counts the collectives of
+  // a group, and those of a lane are started by another thread than the others.
+  const auto open_lane_and_everybody = [&] {
     const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
     everybody_ = gloo(request_for("everybody", rank_, static_cast<std::size_t>(request.size)));
-    if (!inside_ && map_.hosts() == request.size) {
-      lane_ = everybody_;  // One rank per host.
-    } else if (const auto lane = map_.lane()) {
+    if (const auto lane = map_.lane()) {
       lane_ = gloo(request_for("lane/" + std::to_string(*lane), map_.here(),
                                static_cast<std::size_t>(map_.hosts())));
     }
-  });
+  };
+  connections_.add_opened_by(open_lane_and_everybody, map_.addresses_of_all());
   connections_.watch(map_.addresses_of_others());
 }
 
@@ -98,6 +124,17 @@ void HostLinks::leave() {
   if (inside_) {
     inside_->shutdown();
   }
+}
+
+void HostLinks::leave_at_once() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (broken_.empty()) {
+      broken_ = "rank " + std::to_string(rank_) + " has left the group; form a new one";
+    }
+  }
+  leave();
+  connections_.cut();
 }
 
 bool HostLinks::reduces(const at::Tensor& tensor, const c10d::ReduceOp& op) {
@@ -137,6 +174,10 @@ HostLinks::Tensors HostLinks::shares_of(const at::Tensor& flat) const {
 // Each rank of a host sums its share over the host, then over the hosts, and tells its neighbours:
 // piece by piece, so that shared memory works on one while the network is busy with another.
 void HostLinks::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op, Deadline deadline) {
+  auto agreement = propose("all_reduce (" + std::string(c10::toString(tensor.scalar_type())) +
+                               ", " + std::to_string(tensor.numel()) + " elements, operation " +
+                               std::to_string(static_cast<int>(op.op_)) + ")",
+                           deadline);
   const at::Tensor flat = tensor.view({-1});
   const std::int64_t piece =
       std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(tensor.element_size()));
@@ -144,7 +185,13 @@ void HostLinks::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op, D
   for (std::int64_t at = 0; at < flat.numel(); at += piece) {
     const auto shares = shares_of(flat.narrow(0, at, std::min(piece, flat.numel() - at)));
     sum_inside(shares, op, deadline);
+    if (at == 0) {
+      require(agreement, deadline);
+    }
     pieces.push_back(carry(shares, op, deadline));
+  }
+  if (flat.numel() == 0) {
+    require(agreement, deadline);
   }
   for (const auto& carried : pieces) {
     arrive(carried, op);
@@ -213,6 +260,9 @@ void HostLinks::gather_inside(const Tensors& shares, Deadline deadline) const {
 
 // As bytes: Gloo does not know every type.
 void HostLinks::broadcast(const at::Tensor& tensor, int root, Deadline deadline) {
+  auto agreement = propose("broadcast (" + std::to_string(tensor.nbytes()) + " bytes from rank " +
+                               std::to_string(root) + ")",
+                           deadline);
   const at::Tensor bytes = tensor.view({-1}).view(at::kByte);
   const auto shares = shares_of(bytes);
   const bool root_is_here = map_.host_of(root) == map_.here();
@@ -223,6 +273,7 @@ void HostLinks::broadcast(const at::Tensor& tensor, int root, Deadline deadline)
     options.timeout = left(deadline);
     inside_->broadcast(tensors, options)->wait();
   }
+  require(agreement, deadline);
   Tensors mine{shares[static_cast<std::size_t>(local_rank())]};
   if (lane_ && mine[0].numel() > 0) {
     options.rootRank = map_.host_of(root);
@@ -235,20 +286,64 @@ void HostLinks::broadcast(const at::Tensor& tensor, int root, Deadline deadline)
 }
 
 void HostLinks::barrier(Deadline deadline) {
-  const auto meet = [&](c10d::Backend& backend) {
-    c10d::BarrierOptions options;
-    options.timeout = left(deadline);
-    backend.barrier(options)->wait();
+  const auto meet_inside = [&] {
+    if (inside_) {
+      c10d::BarrierOptions options;
+      options.timeout = left(deadline);
+      inside_->barrier(options)->wait();
+    }
   };
-  if (inside_) {
-    meet(*inside_);
+  meet_inside();
+  const auto agreement = propose("barrier", deadline);  // All of a lane have come when it is there.
+  require(agreement, deadline);
+  meet_inside();  // Until the neighbours' lanes are through as well.
+}
+
+// The largest and, by its negative, the smallest of all hosts' numbers: equal if all are.
+HostLinks::Agreement HostLinks::propose(const std::string& call, Deadline deadline) const {
+  Agreement agreement{.call = call, .numbers = {}, .work = nullptr};
+  if (lane_) {
+    const auto number = static_cast<std::int64_t>(fnv1a(call) >> 1);
+    agreement.numbers = at::tensor({number, -number}, at::kLong);
+    Tensors tensors{agreement.numbers};
+    c10d::AllreduceOptions options;
+    options.reduceOp = c10d::ReduceOp::MAX;
+    options.timeout = left(deadline);
+    agreement.work = lane_->allreduce(tensors, options);
   }
-  if (local_rank() == 0) {
-    meet(*lane_);
+  return agreement;
+}
+
+void HostLinks::require(const Agreement& agreement, Deadline deadline) const {
+  if (!agreement.work) {
+    return;
   }
-  if (inside_) {
-    meet(*inside_);  // Until the first rank of the host has met those of the others.
+  agreement.work->wait();
+  const auto* numbers = agreement.numbers.const_data_ptr<std::int64_t>();
+  if (numbers[0] == -numbers[1]) {
+    return;
   }
+  // All hosts of the lane have come here, and say what they call.
+  constexpr std::int64_t kChars = 128;
+  const auto own = at::zeros({kChars}, at::kByte);
+  std::memcpy(own.data_ptr(), agreement.call.data(),
+              std::min<std::size_t>(agreement.call.size(), kChars - 1));
+  std::vector<Tensors> all{Tensors()};
+  for (int host = 0; host < map_.hosts(); ++host) {
+    all[0].push_back(at::zeros({kChars}, at::kByte));
+  }
+  Tensors inputs{own};
+  c10d::AllgatherOptions options;
+  options.timeout = left(deadline);
+  lane_->allgather(all, inputs, options)->wait();
+  std::vector<std::string> calls;
+  for (int host = 0; host < map_.hosts(); ++host) {
+    calls.push_back(
+        map_.describe(host) + " calls " +
+        static_cast<const char*>(all[0][static_cast<std::size_t>(host)].const_data_ptr()));
+  }
+  throw PeerError("the hosts' calls do not match: " + join(calls, ", ") +
+                  "; all ranks must run the same collectives in the same order");
 }
 
 std::string HostLinks::reason_of(const std::exception& error) const {
@@ -257,6 +352,9 @@ std::string HostLinks::reason_of(const std::exception& error) const {
   }
   const std::string words = words_of(error);
   const auto silent = connections_.silent();
+  if (silent.empty() && !is_about_connections(words)) {
+    return "rank " + std::to_string(rank_) + " failed in it: " + words;
+  }
   const auto named = map_.other_host_named_in(words + " " + join(silent, " "));
   const bool one_other = map_.hosts() == 2;
   const std::string who = named       ? map_.describe(*named)
@@ -293,6 +391,9 @@ std::string HostLinks::agreed(const std::string& reason) const {
 void HostLinks::fail(const std::string& what, const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error) != nullptr) {
     throw UsageError(error.what());
+  }
+  if (is_argument_error(words_of(error))) {
+    throw UsageError(what + ": " + words_of(error));
   }
   throw_if_broken(what);
   const bool from_inside = dynamic_cast<const PeerError*>(&error) != nullptr;

@@ -1,7 +1,6 @@
 // What a rank of a job on several hosts holds: shared memory inside its host, Gloo between hosts.
 #pragma once
 
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -44,6 +43,8 @@ class HostLinks {
   // Throws PeerError with that reason once there is one.
   void throw_if_broken(const std::string& what) const;
   void leave();
+  // With works that are not done: whoever waits for them gets an error, here and elsewhere.
+  void leave_at_once();
 
  private:
   using Tensors = std::vector<at::Tensor>;
@@ -56,6 +57,15 @@ class HostLinks {
     at::Tensor sent;
     c10::intrusive_ptr<c10d::Work> work;
   };
+  // That all hosts are about to do the same.
+  struct Agreement {
+    std::string call;
+    at::Tensor numbers;
+    c10::intrusive_ptr<c10d::Work> work;  // None for a rank without a lane.
+  };
+  [[nodiscard]] Agreement propose(const std::string& call, Deadline deadline) const;
+  // Throws PeerError, on all hosts, that shows all sides if they do not.
+  void require(const Agreement& agreement, Deadline deadline) const;
   void sum_inside(const Tensors& shares, const c10d::ReduceOp& op, Deadline deadline) const;
   [[nodiscard]] Carried carry(const Tensors& shares, const c10d::ReduceOp& op,
                               Deadline deadline) const;

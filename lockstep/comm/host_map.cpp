@@ -103,14 +103,6 @@ std::optional<int> HostMap::lane() const {
   return local < lanes_ ? std::optional(local) : std::nullopt;
 }
 
-std::vector<int> HostMap::ranks_in_lane() const {
-  std::vector<int> ranks;
-  for (const auto& host : hosts_) {
-    ranks.push_back(host.ranks.at(static_cast<std::size_t>(local_rank_of(rank_))));
-  }
-  return ranks;
-}
-
 Range HostMap::share(std::int64_t elements, int local_rank) const {
   if (local_rank >= lanes_) {
     return {.at = elements, .count = 0};
@@ -137,6 +129,14 @@ std::vector<std::string> HostMap::addresses_of_others() const {
       addresses.insert(addresses.end(), more.begin(), more.end());
     }
   }
+  return addresses;
+}
+
+std::vector<std::string> HostMap::addresses_of_all() const {
+  auto addresses = addresses_of_others();
+  const auto& own = hosts_[static_cast<std::size_t>(here())].card.addresses;
+  addresses.insert(addresses.end(), own.begin(), own.end());
+  addresses.insert(addresses.end(), {"127.0.0.1", "::1"});
   return addresses;
 }
 

@@ -44,14 +44,13 @@ class HostMap {
   [[nodiscard]] int lanes() const { return lanes_; }
   // The lane of this rank; nothing where its host has more ranks than another.
   [[nodiscard]] std::optional<int> lane() const;
-  // Of this rank's lane, by host.
-  [[nodiscard]] std::vector<int> ranks_in_lane() const;
   // The part of so many elements that a local rank carries; none for one without a lane.
   [[nodiscard]] Range share(std::int64_t elements, int local_rank) const;
 
   // "host 'box' (10.0.0.2; ranks 2, 3)".
   [[nodiscard]] std::string describe(int host) const;
   [[nodiscard]] std::vector<std::string> addresses_of_others() const;
+  [[nodiscard]] std::vector<std::string> addresses_of_all() const;  // Loopback too.
   // The one other host of which an address stands in this text, if there is exactly one.
   [[nodiscard]] std::optional<int> other_host_named_in(const std::string& text) const;
 

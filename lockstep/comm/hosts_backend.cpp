@@ -7,11 +7,36 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
+#include "lockstep/comm/arguments.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep::comm {
+
+namespace {
+
+class Done {
+ public:
+  explicit Done(std::atomic<int>& unfinished) : unfinished_(unfinished) {}
+  Done(const Done&) = delete;
+  Done& operator=(const Done&) = delete;
+  ~Done() { --unfinished_; }
+
+ private:
+  std::atomic<int>& unfinished_;
+};
+
+std::vector<at::Tensor> all_of(const std::vector<std::vector<at::Tensor>>& lists,
+                               const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> all = tensors;
+  for (const auto& list : lists) {
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  return all;
+}
+
+}  // namespace
 
 // One of Gloo's works, whose errors name a host.
 class HostsBackend::Forwarded : public c10d::Work {
@@ -35,7 +60,7 @@ class HostsBackend::Forwarded : public c10d::Work {
     try {
       return work_->wait(timeout);
     } catch (const std::exception& error) {
-      if (!work_->isCompleted()) {  // The caller's patience ended, not the work.
+      if (!work_->isCompleted() || work_->isSuccess()) {  // The caller's patience ended.
         rethrow_as_peer_error(what_);
       }
       shared_->links.fail(what_, error);
@@ -75,10 +100,12 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
   const std::string name = what(operation + " #" + std::to_string(++started_));
   shared_->links.throw_if_broken(name);
   const auto limit = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
+  ++shared_->unfinished;
   // In the background always: what it waits for is the network, and the caller can compute.
   auto job = shared_->queue.start(
-      [links = &shared_->links, run = std::move(run), limit, name,
-       caller = at::ThreadLocalState()] {
+      [shared = shared_.get(), run = std::move(run), limit, name, caller = at::ThreadLocalState()] {
+        const Done done(shared->unfinished);
+        HostLinks* const links = &shared->links;
         const at::ThreadLocalStateGuard as_caller(caller);  // Inference mode, for one.
         const at::NoGradGuard no_grad;
         const NoSigpipe no_sigpipe;
@@ -115,7 +142,7 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, name);
     if (!HostLinks::reduces(tensor, options.reduceOp)) {
-      return forward("allreduce", [&] {
+      return forward("allreduce", tensors, [&] {
         return shared_->links.everybody()->allreduce_coalesced(tensors, options);
       });
     }
@@ -138,24 +165,18 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
 HostsBackend::WorkPointer HostsBackend::broadcast(Tensors& tensors,
                                                   const c10d::BroadcastOptions& options) {
   const std::string name = what("broadcast");
-  if (tensors.size() != 1) {
-    throw UsageError(name + ": there are " + std::to_string(tensors.size()) +
-                     " tensors, expected one; a rank has one tensor per collective");
-  }
-  require_dense_cpu(tensors[0], name);
-  if (options.rootRank < 0 || options.rootRank >= getSize()) {
-    throw UsageError(name + ": the root is " + std::to_string(options.rootRank) +
-                     ", expected 0 to " + std::to_string(getSize() - 1));
-  }
-  return start("broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
-               [tensor = tensors[0], root = static_cast<int>(options.rootRank)](HostLinks& links,
-                                                                                Deadline deadline) {
-                 const at::Tensor dense = without_gaps(tensor);
-                 links.broadcast(dense, root, deadline);
-                 if (!dense.is_same(tensor)) {
-                   tensor.copy_(dense);
-                 }
-               });
+  const at::Tensor tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  require_rank(options.rootRank, getSize(), "root", name);
+  return start(
+      "broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
+      [tensor, root = static_cast<int>(options.rootRank)](HostLinks& links, Deadline deadline) {
+        const at::Tensor dense = without_gaps(tensor);
+        links.broadcast(dense, root, deadline);
+        if (!dense.is_same(tensor)) {
+          tensor.copy_(dense);
+        }
+      });
 }
 
 HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& options) {
@@ -163,10 +184,18 @@ HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& opti
                [](HostLinks& links, Deadline deadline) { links.barrier(deadline); });
 }
 
-HostsBackend::WorkPointer HostsBackend::forward(const char* operation,
+HostsBackend::WorkPointer HostsBackend::forward(const char* operation, const Tensors& tensors,
                                                 const std::function<WorkPointer()>& begin) {
   const std::string name = what(std::string(operation) + " #" + std::to_string(++started_));
   shared_->links.throw_if_broken(name);
+  for (const auto& tensor : tensors) {
+    if (tensor.defined() && tensor.layout() == at::kStrided &&
+        (!tensor.is_contiguous() || tensor.is_conj() || tensor.is_neg())) {
+      throw UsageError(name +
+                       ": a tensor has gaps or is a conjugate, expected a contiguous one; "
+                       "between hosts this is Gloo's to do, pass tensor.contiguous()");
+    }
+  }
   const NoSigpipe no_sigpipe;  // Some of Gloo's operations write in the thread that starts them.
   auto work = as_peer_error(name, begin);
   return work ? c10::make_intrusive<Forwarded>(shared_, std::move(work), name, getRank()) : nullptr;
@@ -174,71 +203,72 @@ HostsBackend::WorkPointer HostsBackend::forward(const char* operation,
 
 HostsBackend::WorkPointer HostsBackend::allreduce_sparse(Tensors& tensors,
                                                          const c10d::AllreduceOptions& options) {
-  return forward("allreduce of sparse tensors",
+  return forward("allreduce of sparse tensors", tensors,
                  [&] { return shared_->links.everybody()->allreduce(tensors, options); });
 }
 
 HostsBackend::WorkPointer HostsBackend::reduce(Tensors& tensors,
                                                const c10d::ReduceOptions& options) {
-  return forward("reduce", [&] { return shared_->links.everybody()->reduce(tensors, options); });
+  return forward("reduce", tensors,
+                 [&] { return shared_->links.everybody()->reduce(tensors, options); });
 }
 
 HostsBackend::WorkPointer HostsBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                                   const c10d::AllgatherOptions& options) {
-  return forward("allgather",
+  return forward("allgather", all_of(outputs, inputs),
                  [&] { return shared_->links.everybody()->allgather(outputs, inputs, options); });
 }
 
 HostsBackend::WorkPointer HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
                                                         const c10d::AllgatherOptions& options) {
-  return forward("allgather_into_tensor", [&] {
+  return forward("allgather_into_tensor", {output, input}, [&] {
     return shared_->links.everybody()->_allgather_base(output, input, options);
   });
 }
 
 HostsBackend::WorkPointer HostsBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
                                                             const c10d::AllgatherOptions& options) {
-  return forward("allgather_coalesced", [&] {
+  return forward("allgather_coalesced", all_of(outputs, inputs), [&] {
     return shared_->links.everybody()->allgather_coalesced(outputs, inputs, options);
   });
 }
 
 HostsBackend::WorkPointer HostsBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  return forward("allgather_into_tensor_coalesced", [&] {
+  return forward("allgather_into_tensor_coalesced", all_of({outputs}, inputs), [&] {
     return shared_->links.everybody()->allgather_into_tensor_coalesced(outputs, inputs, options);
   });
 }
 
 HostsBackend::WorkPointer HostsBackend::gather(TensorLists& outputs, Tensors& inputs,
                                                const c10d::GatherOptions& options) {
-  return forward("gather",
+  return forward("gather", all_of(outputs, inputs),
                  [&] { return shared_->links.everybody()->gather(outputs, inputs, options); });
 }
 
 HostsBackend::WorkPointer HostsBackend::scatter(Tensors& outputs, TensorLists& inputs,
                                                 const c10d::ScatterOptions& options) {
-  return forward("scatter",
+  return forward("scatter", all_of(inputs, outputs),
                  [&] { return shared_->links.everybody()->scatter(outputs, inputs, options); });
 }
 
 HostsBackend::WorkPointer HostsBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                                        const c10d::ReduceScatterOptions& options) {
-  return forward("reduce_scatter", [&] {
+  return forward("reduce_scatter", all_of(inputs, outputs), [&] {
     return shared_->links.everybody()->reduce_scatter(outputs, inputs, options);
   });
 }
 
 HostsBackend::WorkPointer HostsBackend::_reduce_scatter_base(
     at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  return forward("reduce_scatter_tensor", [&] {
+  return forward("reduce_scatter_tensor", {output, input}, [&] {
     return shared_->links.everybody()->_reduce_scatter_base(output, input, options);
   });
 }
 
 HostsBackend::WorkPointer HostsBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  return forward("reduce_scatter_tensor_coalesced", [&] {
+  return forward("reduce_scatter_tensor_coalesced", all_of({outputs}, inputs), [&] {
     return shared_->links.everybody()->reduce_scatter_tensor_coalesced(outputs, inputs, options);
   });
 }
@@ -247,7 +277,7 @@ HostsBackend::WorkPointer HostsBackend::alltoall_base(at::Tensor& output, at::Te
                                                       std::vector<int64_t>& output_sizes,
                                                       std::vector<int64_t>& input_sizes,
                                                       const c10d::AllToAllOptions& options) {
-  return forward("all_to_all", [&] {
+  return forward("all_to_all", {output, input}, [&] {
     return shared_->links.everybody()->alltoall_base(output, input, output_sizes, input_sizes,
                                                      options);
   });
@@ -255,21 +285,23 @@ HostsBackend::WorkPointer HostsBackend::alltoall_base(at::Tensor& output, at::Te
 
 HostsBackend::WorkPointer HostsBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllToAllOptions& options) {
-  return forward("all_to_all",
+  return forward("all_to_all", all_of({outputs}, inputs),
                  [&] { return shared_->links.everybody()->alltoall(outputs, inputs, options); });
 }
 
 HostsBackend::WorkPointer HostsBackend::send(Tensors& tensors, int destination, int tag) {
-  return forward("send",
+  return forward("send", tensors,
                  [&] { return shared_->links.everybody()->send(tensors, destination, tag); });
 }
 
 HostsBackend::WorkPointer HostsBackend::recv(Tensors& tensors, int source, int tag) {
-  return forward("recv", [&] { return shared_->links.everybody()->recv(tensors, source, tag); });
+  return forward("recv", tensors,
+                 [&] { return shared_->links.everybody()->recv(tensors, source, tag); });
 }
 
 HostsBackend::WorkPointer HostsBackend::recvAnysource(Tensors& tensors, int tag) {
-  return forward("recv", [&] { return shared_->links.everybody()->recvAnysource(tensors, tag); });
+  return forward("recv", tensors,
+                 [&] { return shared_->links.everybody()->recvAnysource(tensors, tag); });
 }
 
 void HostsBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {

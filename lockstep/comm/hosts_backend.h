@@ -1,6 +1,7 @@
 // "lockstep" on several hosts as a c10d backend: shared memory inside each host, Gloo between them.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 
@@ -73,8 +74,14 @@ class HostsBackend : public c10d::Backend {
   struct Shared {
     Shared(const BackendRequest& request, const HostMap& map, const BackendFactory& gloo)
         : links(request, map, gloo) {}
+    ~Shared() {
+      if (unfinished > 0) {
+        links.leave_at_once();  // Else the queue would wait for ranks that may never come.
+      }
+    }
     HostLinks links;
-    shm::WorkQueue queue;  // Last: its thread uses the links.
+    std::atomic<int> unfinished{0};  // Jobs of the queue.
+    shm::WorkQueue queue;            // Last: its thread uses the links.
   };
   class Forwarded;
 
@@ -85,7 +92,9 @@ class HostsBackend : public c10d::Backend {
     Tensors outputs;
   };
   WorkPointer start(const std::string& operation, Start start, Run run);
-  WorkPointer forward(const char* operation, const std::function<WorkPointer()>& begin);
+  // Throws UsageError for tensors with gaps, in which Gloo would read and write other elements.
+  WorkPointer forward(const char* operation, const Tensors& tensors,
+                      const std::function<WorkPointer()>& begin);
   [[nodiscard]] std::string what(const std::string& operation) const;
 
   std::shared_ptr<Shared> shared_;

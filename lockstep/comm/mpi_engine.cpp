@@ -140,7 +140,12 @@ bool MpiEngine::test(const Operation& operation, std::vector<Ended>& ended) {
     try {
       mpi_.check(code, operation->call.what);
     } catch (const PeerError& error) {
-      operation->group->broken = error.what();
+      if (!operation->call.is_message) {
+        operation->group->broken = error.what();
+      }
+      if (operation->completed + 1 < requests.size()) {
+        dropped_.push_back(operation);  // The rest of it is still MPI's.
+      }
       ended.push_back({operation, std::current_exception()});
       return true;
     }
@@ -161,9 +166,15 @@ bool MpiEngine::test(const Operation& operation, std::vector<Ended>& ended) {
 std::exception_ptr MpiEngine::drop(const Operation& operation, const std::string& why) {
   const std::string text = operation->call.what + ": " + why;
   if (operation->call.is_receive) {
+    bool ended = true;
     for (auto& request : operation->requests) {
+      int done = 0;
       mpi_.cancel(&request);
-      mpi_.wait(&request, MPI_STATUS_IGNORE);  // Ends at once: it is cancelled.
+      mpi_.test(&request, &done, MPI_STATUS_IGNORE);
+      ended = ended && done != 0;
+    }
+    if (!ended) {
+      dropped_.push_back(operation);  // Its message is on the way: too late to cancel.
     }
     return peer_error(text);
   }

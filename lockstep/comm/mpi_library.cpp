@@ -40,7 +40,6 @@ MpiLibrary::MpiLibrary() : handle_(load(LOCKSTEP_MPI_LIBRARY)) {
   find(comm_set_errhandler, "MPI_Comm_set_errhandler");
   find(comm_free, "MPI_Comm_free");
   find(test, "MPI_Test");
-  find(wait, "MPI_Wait");
   find(cancel, "MPI_Cancel");
   find(get_count, "MPI_Get_count");
   find(iallreduce, "MPI_Iallreduce");

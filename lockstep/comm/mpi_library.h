@@ -42,7 +42,6 @@ struct MpiLibrary {
   decltype(&MPI_Comm_free) comm_free;
 
   decltype(&MPI_Test) test;
-  decltype(&MPI_Wait) wait;
   decltype(&MPI_Cancel) cancel;
   decltype(&MPI_Get_count) get_count;
 

@@ -21,9 +21,10 @@ MpiProcess& MpiProcess::get(Deadline deadline) {
   static MpiProcess* const process = new MpiProcess;
   static std::mutex opening;
   const std::lock_guard lock(opening);
-  if (process->size_ == 0) {
+  // Also where an earlier call gave up waiting for it: open() then ends at once.
+  if (!process->is_open_) {
     process->engine_.run_alone("MPI_Init", [] { process->open(); }, deadline);
-    ::on_exit([](int status, void*) { process->leave(status); }, nullptr);
+    process->is_open_ = true;
   }
   return *process;
 }
@@ -40,6 +41,9 @@ std::optional<int> MpiProcess::ranks_started() {
 MpiProcess::MpiProcess() : engine_(mpi_), process_id_(::getpid()) {}
 
 void MpiProcess::open() {
+  if (size_ > 0) {
+    return;
+  }
   int started = 0;
   mpi_.check(mpi_.initialized(&started), "MPI_Initialized");
   int level = MPI_THREAD_SINGLE;
@@ -59,9 +63,12 @@ void MpiProcess::open() {
     }
   }
   mpi_.check(mpi_.comm_rank(mpi_.world(), &rank_), "MPI_Comm_rank");
-  mpi_.check(mpi_.comm_size(mpi_.world(), &size_), "MPI_Comm_size");
+  int size = 0;
+  mpi_.check(mpi_.comm_size(mpi_.world(), &size), "MPI_Comm_size");
   const auto returns = mpi_.object<MPI_Errhandler>("ompi_mpi_errors_return");
   mpi_.check(mpi_.comm_set_errhandler(mpi_.world(), returns), "MPI_Comm_set_errhandler");
+  ::on_exit([](int status, void* self) { static_cast<MpiProcess*>(self)->leave(status); }, this);
+  size_ = size;
 }
 
 void MpiProcess::leave(int status) {

@@ -44,7 +44,8 @@ class MpiProcess {
   int process_id_;
   bool ours_ = false;  // Started by us, so ended by us.
   int rank_ = 0;
-  int size_ = 0;  // Not started yet.
+  int size_ = 0;          // Not started yet. Written by the engine's thread.
+  bool is_open_ = false;  // get() has seen that it is started.
 };
 
 }  // namespace lockstep::comm

@@ -23,13 +23,12 @@ bool contains(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
 
-// Gloo's own argument checks; everything else it throws is about its peers.
+}  // namespace
+
 bool is_argument_error(const std::string& text) {
   return contains(text, "ProcessGroupGloo::") || contains(text, "Cannot use ReduceOp") ||
          contains(text, "Invalid scalar type") || contains(text, "does not support");
 }
-
-}  // namespace
 
 std::string words_of(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);

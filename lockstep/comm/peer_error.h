@@ -15,6 +15,9 @@ namespace lockstep::comm {
 // PeerError: `what` (operation and rank), c10d's words without its stack trace, what to do.
 [[noreturn]] void rethrow_as_peer_error(const std::string& what);
 
+// Whether these words of Gloo's are about the caller's arguments; all else is about its peers.
+bool is_argument_error(const std::string& words);
+
 // What c10d or Gloo said, in one line, without its source position, stack and advice.
 std::string words_of(const std::exception& error);
 

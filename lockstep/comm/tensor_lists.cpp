@@ -7,7 +7,8 @@
 namespace lockstep::comm {
 
 at::Tensor without_gaps(const at::Tensor& tensor) {
-  return tensor.layout() == at::kStrided ? tensor.contiguous() : tensor;
+  return tensor.layout() == at::kStrided ? tensor.resolve_conj().resolve_neg().contiguous()
+                                         : tensor;
 }
 
 std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors) {

@@ -9,7 +9,8 @@
 namespace lockstep::comm {
 
 // Gloo reads and writes memory as if there were no gaps in it, and says nothing: what is not
-// contiguous travels as a copy. A sparse tensor has no strides to look at.
+// contiguous travels as a copy, as does what is conjugated or negated in name only. A sparse tensor
+// has no strides to look at.
 at::Tensor without_gaps(const at::Tensor& tensor);
 std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors);
 

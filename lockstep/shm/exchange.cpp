@@ -101,9 +101,9 @@ class Exchanging {
         const auto given = team_.given(giver)[taker].load(kRelaxed);
         const auto taken = team_.taken(taker)[giver].load(kRelaxed);
         if (given != taken) {
-          team_.mismatch("rank " + std::to_string(giver) + " has " + std::to_string(given) +
-                         " bytes for rank " + std::to_string(taker) + ", which expects " +
-                         std::to_string(taken));
+          const auto& watch = team_.watch();
+          team_.mismatch(watch.who(giver) + " has " + std::to_string(given) + " bytes for " +
+                         watch.who(taker) + ", which expects " + std::to_string(taken));
         }
         if (giver != taker) {
           most = std::max(most, static_cast<std::size_t>(given));

@@ -29,7 +29,7 @@ class Board {
 struct Peer {
   ProcessId process;
   std::string host;
-  int number = 0;  // What errors call it.
+  int number = -1;  // In the job, for errors; -1: as in the group.
 };
 
 struct Ring {

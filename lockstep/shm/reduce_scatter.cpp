@@ -56,8 +56,9 @@ void reduce_scatter(Team& team, std::byte* output, const std::vector<Tensor>& in
       const auto first = team.given(0)[to].load(std::memory_order_relaxed);
       const auto other = team.given(rank)[to].load(std::memory_order_relaxed);
       if (first != other) {
-        team.mismatch("rank 0 has " + std::to_string(first) + " elements for rank " +
-                      std::to_string(to) + ", rank " + std::to_string(rank) + " has " +
+        const auto& watch = team.watch();
+        team.mismatch(watch.who(0) + " has " + std::to_string(first) + " elements for " +
+                      watch.who(static_cast<int>(to)) + ", " + watch.who(rank) + " has " +
                       std::to_string(other));
       }
     }

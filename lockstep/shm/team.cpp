@@ -48,8 +48,8 @@ void check(int size, const TeamOptions& options) {
 }
 
 std::vector<Peer> numbered(std::vector<Peer> peers, const std::vector<int>& numbers) {
-  for (std::size_t rank = 0; rank < peers.size(); ++rank) {
-    peers[rank].number = numbers.empty() ? static_cast<int>(rank) : numbers.at(rank);
+  for (std::size_t rank = 0; rank < numbers.size(); ++rank) {
+    peers.at(rank).number = numbers[rank];
   }
   return peers;
 }

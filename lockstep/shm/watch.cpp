@@ -319,14 +319,14 @@ bool Watch::has_left(int rank) const {
 std::string Watch::self() const {
   const int number = peers_[static_cast<std::size_t>(rank_)].number;
   const std::string size = std::to_string(memory_.layout().size);
-  return "rank " + std::to_string(number) +
-         (number == rank_ ? " of " + size : ", one of " + size + " on its host");
+  return number < 0 ? "rank " + std::to_string(rank_) + " of " + size
+                    : "rank " + std::to_string(number) + ", one of " + size + " on its host";
 }
 
 std::string Watch::who(int rank) const {
   const auto& peer = peers_[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(peer.number) + " (pid " + std::to_string(peer.process.pid) +
-         " on " + peer.host + ")";
+  return "rank " + std::to_string(peer.number < 0 ? rank : peer.number) + " (pid " +
+         std::to_string(peer.process.pid) + " on " + peer.host + ")";
 }
 
 }  // namespace lockstep::shm

@@ -31,7 +31,7 @@ TEST(Connections, FindsThoseThatWereOpenedMeanwhile) {
   const Pair before;
   Connections connections;
   std::optional<Pair> pair;
-  connections.add_opened_by([&] { pair.emplace(); });
+  connections.add_opened_by([&] { pair.emplace(); }, {"127.0.0.1"});
   EXPECT_EQ(connections.size(), 2U);
   connections.cut();
   EXPECT_TRUE(has_ended(pair->here));
@@ -39,10 +39,17 @@ TEST(Connections, FindsThoseThatWereOpenedMeanwhile) {
   EXPECT_FALSE(has_ended(before.here));
 }
 
+TEST(Connections, ThoseToOtherAddressesAreNotTaken) {
+  Connections connections;
+  std::optional<Pair> pair;
+  connections.add_opened_by([&] { pair.emplace(); }, {"10.0.0.1"});
+  EXPECT_EQ(connections.size(), 0U);
+}
+
 TEST(Connections, ADescriptorThatWasClosedAndIsAnothersNowIsLeftAlone) {
   Connections connections;
   std::optional<Pair> pair;
-  connections.add_opened_by([&] { pair.emplace(); });
+  connections.add_opened_by([&] { pair.emplace(); }, {"127.0.0.1"});
   const int number = pair->here.get();
   pair.reset();
   const Pair other;
@@ -55,7 +62,7 @@ TEST(Connections, ADescriptorThatWasClosedAndIsAnothersNowIsLeftAlone) {
 TEST(Connections, APeerThatReadsNothingIsNotSilent) {
   Connections connections;
   std::optional<Pair> pair;
-  connections.add_opened_by([&] { pair.emplace(); });
+  connections.add_opened_by([&] { pair.emplace(); }, {"127.0.0.1"});
   connections.watch();
   const std::string much(std::size_t{1} << 16, 'x');
   while (::send(pair->here.get(), much.data(), much.size(), MSG_DONTWAIT) > 0) {
@@ -68,7 +75,7 @@ TEST(Connections, APeerThatReadsNothingIsNotSilent) {
 TEST(Connections, IdleOnesAreAskedWhetherTheirPeerIsThere) {
   Connections connections;
   std::optional<Pair> pair;
-  connections.add_opened_by([&] { pair.emplace(); });
+  connections.add_opened_by([&] { pair.emplace(); }, {"127.0.0.1"});
   connections.watch();
   int on = 0;
   socklen_t length = sizeof on;

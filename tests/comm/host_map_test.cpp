@@ -24,7 +24,7 @@ TEST(HostMap, NumbersHostsByTheirFirstRanks) {
   EXPECT_THAT(map.ranks_on(1), ElementsAre(1, 3));
   EXPECT_EQ(map.local_rank_of(3), 1);
   EXPECT_EQ(map.lanes(), 2);
-  EXPECT_THAT(map.ranks_in_lane(), ElementsAre(2, 3));
+  EXPECT_THAT(map.addresses_of_others(), ElementsAre("10.0.0.3", "fd00::3"));
 }
 
 TEST(HostMap, ARankThatTheSmallestHostHasNoPeerForHasNoLane) {
