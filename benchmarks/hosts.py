@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -147,6 +148,8 @@ def main():
         parser.error("--rounds, --steps and --batch-size are at least 1")
     if not two_hosts.are_possible():
         raise SystemExit("lockstep bench hosts: needs root and iproute2: it makes two network namespaces")
+    for number in (signal.SIGTERM, signal.SIGHUP):  # Nothing is left behind.
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
     with two_hosts.two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
         for host in hosts:
             host.slow_down(options.rate)

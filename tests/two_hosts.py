@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 import shutil
+import signal
 import subprocess
 import uuid
 
@@ -28,7 +29,7 @@ class Host:
         return ["ip", "netns", "exec", self.name, *map(str, arguments)]
 
     def pids(self):
-        done = subprocess.run(["ip", "netns", "pids", self.name], check=True, capture_output=True, text=True)
+        done = subprocess.run(["ip", "netns", "pids", self.name], capture_output=True, text=True)
         return [int(pid) for pid in done.stdout.split()]
 
     def set_link(self, state):
@@ -63,4 +64,7 @@ def two_hosts():
         yield hosts
     finally:
         for host in hosts:
+            for pid in host.pids():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             subprocess.run(["ip", "netns", "delete", host.name], capture_output=True, timeout=10)

@@ -1,11 +1,22 @@
 """`lockstep bench hosts`, as short as it goes."""
 
 import json
+import os
 import subprocess
+import time
 
 import pytest
 from conftest import BIN
 from two_hosts import are_possible
+
+
+def namespaces():
+    done = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True)
+    return {line.split()[0] for line in done.stdout.splitlines()}
+
+
+def pids_in(name):
+    return subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
 
 
 @pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
@@ -17,6 +28,22 @@ def test_our_ranks_send_every_byte_once_and_gloo_does_not():
     gradients = (784 * 256 + 2 * 256 * 256 + 256 * 10 + 3 * 256 + 10) * 4 / 2**20
     assert gradients <= row["lockstep"]["mib"] < 1.3 * gradients
     assert row["gloo"]["mib"] > 1.4 * gradients
+
+
+@pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
+def test_nothing_is_left_when_it_is_ended():
+    before = namespaces()
+    bench = subprocess.Popen([f"{BIN}/lockstep", "bench", "hosts", "--model", "mlp", "--rounds", "1000", "--python", ""],
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (made := namespaces() - before) or not any(pids_in(name) for name in made):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    pids = {pid for name in made for pid in pids_in(name)}
+    bench.terminate()
+    assert bench.wait(30) == 143
+    assert namespaces() == before
+    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
 
 
 @pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--model", "vgg"], ["--what"]])
