@@ -15,8 +15,7 @@ std::uint64_t pack(const Progress& progress) {
 Progress unpack(std::uint64_t word) {
   const std::uint64_t phase = word & kPhaseMask;
   const bool known = phase <= static_cast<std::uint64_t>(Phase::kBetweenSteps);
-  return {.phase = known ? static_cast<Phase>(phase) : Phase::kUnknown,
-          .step = word >> kPhaseBits};
+  return {.phase = known ? static_cast<Phase>(phase) : Phase::kUnknown, .step = word >> kPhaseBits};
 }
 
 std::string text_of(const Progress& progress) {
