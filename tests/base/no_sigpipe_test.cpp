@@ -42,7 +42,9 @@ TEST(NoSigpipe, HoldsForThreadsThatAreStartedMeanwhile) {
 }
 
 TEST(NoSigpipeDeathTest, WithoutItTheSignalIsWhatItWas) {
-  { const NoSigpipe no_sigpipe; }
+  {
+    const NoSigpipe no_sigpipe;
+  }
   EXPECT_EXIT(error_of_a_broken_write(), ::testing::KilledBySignal(SIGPIPE), "");
 }
 
