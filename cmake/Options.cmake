@@ -26,8 +26,13 @@ if(PROJECT_IS_TOP_LEVEL)
     set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
                                     ${LOCKSTEP_CCACHE})
   endif()
+  # Not mold 1.10: it lets the relro segment begin with .tbss, which may lie before the page that is
+  # mapped. Such a program does not start: "cannot apply additional memory protection".
   find_program(LOCKSTEP_MOLD mold)
   if(LOCKSTEP_MOLD AND NOT LOCKSTEP_SANITIZE)
-    add_link_options(-fuse-ld=mold)
+    execute_process(COMMAND ${LOCKSTEP_MOLD} --version OUTPUT_VARIABLE mold_version)
+    if(mold_version MATCHES "mold ([0-9.]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL 2)
+      add_link_options(-fuse-ld=mold)
+    endif()
   endif()
 endif()

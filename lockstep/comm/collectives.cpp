@@ -12,6 +12,7 @@
 namespace lockstep {
 
 using comm::copy_back;
+using comm::divide_in_place;
 using comm::element_counts;
 using comm::flattened;
 using comm::same_shapes;
@@ -40,15 +41,6 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
       return c10d::ReduceOp::BXOR;
   }
   throw UsageError("the reduce operation is none of ReduceOp's");
-}
-
-// Integers are divided as NCCL divides them: towards zero.
-void divide_in_place(const at::Tensor& tensor, int divisor) {
-  if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)) {
-    tensor.div_(divisor, "trunc");
-  } else {
-    tensor.div_(divisor);
-  }
 }
 
 // How a reduction is asked of the backend, and what is left to do afterwards.

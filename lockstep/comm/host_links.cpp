@@ -6,25 +6,23 @@
 
 #include <algorithm>
 #include <cstring>
-#include <future>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/host_verdict.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep::comm {
 namespace {
 
-constexpr const char* kVerdict = "verdict";
 // Of a tensor that is summed. Smaller ones cost more round trips, larger ones more time in which
 // the network has nothing to do: 25 MiB over 1 Gbit/s took 267 ms in one piece (2 hosts with 2
 // ranks on 2 cores, 2026-11-15).
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
-// A store whose own host is gone does not answer.
-constexpr std::chrono::seconds kStorePatience{1};
 // A rank on the host of one that died knows more than one that lost a connection to it.
 constexpr std::chrono::milliseconds kLetOthersSpeak{300};
 
@@ -50,19 +48,6 @@ at::Tensor as_gloo_takes_it(const at::Tensor& share) {
   }
 }
 
-// As Gloo and NCCL divide: integers towards zero.
-void divide(const at::Tensor& tensor, int divisor) {
-  if (at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true)) {
-    tensor.div_(divisor, "trunc");
-  } else {
-    tensor.div_(divisor);
-  }
-}
-
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 // std::hash may differ between the hosts' libraries.
 std::uint64_t fnv1a(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -70,14 +55,6 @@ std::uint64_t fnv1a(const std::string& text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   }
   return hash;
-}
-
-// What Gloo says of its peers, as opposed to what goes wrong on this rank alone.
-bool is_about_connections(const std::string& words) {
-  constexpr const char* kWords[] = {"onnect", "imed out",    "imeout",       "closed",     "reset",
-                                    "ocket",  "Broken pipe", "oute to host", "unreachable"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](const char* word) { return contains(words, word); });
 }
 
 }  // namespace
@@ -243,7 +220,7 @@ void HostLinks::arrive(const Carried& carried, const c10d::ReduceOp& op) const {
     mine.copy_(carried.sent);
   }
   if (op == c10d::ReduceOp::AVG) {
-    divide(mine, everybody_->getSize());
+    divide_in_place(mine, everybody_->getSize());
   }
 }
 
@@ -346,48 +323,6 @@ void HostLinks::require(const Agreement& agreement, Deadline deadline) const {
                   "; all ranks must run the same collectives in the same order");
 }
 
-std::string HostLinks::reason_of(const std::exception& error) const {
-  if (dynamic_cast<const PeerError*>(&error) != nullptr) {
-    return error.what();  // From inside the host; it names the rank.
-  }
-  const std::string words = words_of(error);
-  const auto silent = connections_.silent();
-  if (silent.empty() && !is_about_connections(words)) {
-    return "rank " + std::to_string(rank_) + " failed in it: " + words;
-  }
-  const auto named = map_.other_host_named_in(words + " " + join(silent, " "));
-  const bool one_other = map_.hosts() == 2;
-  const std::string who = named       ? map_.describe(*named)
-                          : one_other ? map_.describe(1 - map_.here())
-                                      : "another host";
-  const bool late = contains(words, "Timed out waiting") || contains(words, "peration timed out");
-  const std::string what = late ? " has not arrived in time"
-                           : !silent.empty() || contains(words, "imed out")
-                               ? " does not answer any more; is it down, or its network?"
-                               : " broke its connection: a rank there ended or failed, see its log";
-  return who + what + " (rank " + std::to_string(rank_) + " saw: " + words + ")";
-}
-
-// The store is asked in a thread of its own, which may never come back.
-std::string HostLinks::agreed(const std::string& reason) const {
-  auto answer = std::make_shared<std::promise<std::string>>();
-  auto future = answer->get_future();
-  std::thread([answer, reason, store = store_] {
-    try {
-      const auto first = store->compareSet(kVerdict, std::vector<std::uint8_t>(),
-                                           std::vector<std::uint8_t>(reason.begin(), reason.end()));
-      answer->set_value({first.begin(), first.end()});
-    } catch (const std::exception&) {
-      answer->set_value(reason);
-    }
-  }).detach();
-  if (future.wait_for(kStorePatience) != std::future_status::ready) {
-    return reason;
-  }
-  const std::string first = future.get();
-  return first.empty() ? reason : first;
-}
-
 void HostLinks::fail(const std::string& what, const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error) != nullptr) {
     throw UsageError(error.what());
@@ -400,7 +335,8 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
   if (!from_inside) {
     std::this_thread::sleep_for(kLetOthersSpeak);
   }
-  const std::string reason = agreed(reason_of(error));
+  const std::string reason =
+      first_reason(store_, reason_of(error, map_, rank_, connections_.silent()));
   {
     const std::lock_guard lock(mutex_);
     if (broken_.empty()) {

@@ -71,8 +71,6 @@ class HostLinks {
                               Deadline deadline) const;
   void arrive(const Carried& carried, const c10d::ReduceOp& op) const;
   void gather_inside(const Tensors& shares, Deadline deadline) const;
-  [[nodiscard]] std::string reason_of(const std::exception& error) const;
-  [[nodiscard]] std::string agreed(const std::string& reason) const;
 
   HostMap map_;
   int rank_;

@@ -43,7 +43,7 @@ Finish MpiBackend::put_in_place(const at::Tensor& buffer, const at::Tensor& tens
     return back;
   }
   return [buffer, back, ranks = getSize()] {
-    divide(buffer, ranks);
+    divide_in_place(buffer, ranks);
     if (back) {
       back();
     }

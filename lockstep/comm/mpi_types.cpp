@@ -113,12 +113,4 @@ at::Tensor travelling(const at::Tensor& tensor, at::ScalarType dtype) {
   return tensor.resolve_conj().resolve_neg().to(dtype).contiguous();
 }
 
-void divide(const at::Tensor& sum, int ranks) {
-  if (at::isIntegralType(sum.scalar_type(), /*includeBool=*/true)) {
-    sum.div_(ranks, "trunc");
-  } else {
-    sum.div_(ranks);
-  }
-}
-
 }  // namespace lockstep::comm

@@ -37,7 +37,4 @@ MpiReduction mpi_reduction(const MpiLibrary& mpi, const c10d::ReduceOp& op,
 // The elements one after the other, in `dtype`: the tensor itself where it is so already.
 at::Tensor travelling(const at::Tensor& tensor, at::ScalarType dtype);
 
-// A sum becomes an average. Integers are divided as NCCL divides them: towards zero.
-void divide(const at::Tensor& sum, int ranks);
-
 }  // namespace lockstep::comm

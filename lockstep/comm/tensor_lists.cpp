@@ -38,6 +38,14 @@ std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
   };
 }
 
+void divide_in_place(const at::Tensor& sum, int ranks) {
+  if (at::isIntegralType(sum.scalar_type(), /*includeBool=*/true)) {
+    sum.div_(ranks, "trunc");
+  } else {
+    sum.div_(ranks);
+  }
+}
+
 bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like) {
   return std::all_of(tensors.begin(), tensors.end(),
                      [&](const at::Tensor& tensor) { return tensor.sizes() == like.sizes(); });

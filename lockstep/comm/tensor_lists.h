@@ -18,6 +18,9 @@ std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors);
 std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
                                 const std::vector<at::Tensor>& tensors);
 
+// A sum becomes an average. Integers are divided as NCCL divides them: towards zero.
+void divide_in_place(const at::Tensor& sum, int ranks);
+
 bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like);
 std::vector<std::int64_t> element_counts(const std::vector<at::Tensor>& tensors);
 

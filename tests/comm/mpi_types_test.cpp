@@ -51,11 +51,5 @@ TEST(MpiTypes, WhatLiesPackedTravelsWithoutACopy) {
   EXPECT_TRUE(travelling(whole.t(), at::kLong).is_contiguous());
 }
 
-TEST(MpiTypes, AnIntegerAverageRoundsTowardsZero) {
-  const auto sum = at::full({1}, -3, at::kLong);
-  divide(sum, 2);
-  EXPECT_EQ(sum.item<std::int64_t>(), -1);
-}
-
 }  // namespace
 }  // namespace lockstep::comm

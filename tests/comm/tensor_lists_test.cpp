@@ -40,5 +40,11 @@ TEST(Flattened, IsUndoneByUnflatten) {
   EXPECT_TRUE(again[1].equal(tensors[1]));
 }
 
+TEST(TensorLists, AnIntegerAverageRoundsTowardsZero) {
+  const auto sum = at::full({1}, -3, at::kLong);
+  divide_in_place(sum, 2);
+  EXPECT_EQ(sum.item<std::int64_t>(), -1);
+}
+
 }  // namespace
 }  // namespace lockstep::comm

@@ -1,0 +1,73 @@
+#include "lockstep/comm/host_verdict.h"
+
+#include <algorithm>
+#include <future>
+#include <thread>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep::comm {
+namespace {
+
+constexpr const char* kVerdict = "verdict";
+constexpr std::chrono::seconds kStorePatience{1};
+
+bool contains(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
+// What Gloo says of its peers, as opposed to what goes wrong on this rank alone.
+bool is_about_connections(const std::string& words) {
+  constexpr const char* kWords[] = {"onnect", "imed out",    "imeout",       "closed",     "reset",
+                                    "ocket",  "Broken pipe", "oute to host", "unreachable"};
+  return std::any_of(std::begin(kWords), std::end(kWords),
+                     [&](const char* word) { return contains(words, word); });
+}
+
+}  // namespace
+
+std::string reason_of(const std::exception& error, const HostMap& map, int rank,
+                      const std::vector<std::string>& silent) {
+  if (dynamic_cast<const PeerError*>(&error) != nullptr) {
+    return error.what();  // From inside the host; it names the rank.
+  }
+  const std::string words = words_of(error);
+  if (silent.empty() && !is_about_connections(words)) {
+    return "rank " + std::to_string(rank) + " failed in it: " + words;
+  }
+  const auto named = map.other_host_named_in(words + " " + join(silent, " "));
+  const bool one_other = map.hosts() == 2;
+  const std::string who = named       ? map.describe(*named)
+                          : one_other ? map.describe(1 - map.here())
+                                      : "another host";
+  const bool late = contains(words, "Timed out waiting") || contains(words, "peration timed out");
+  const std::string what = late ? " has not arrived in time"
+                           : !silent.empty() || contains(words, "imed out")
+                               ? " does not answer any more; is it down, or its network?"
+                               : " broke its connection: a rank there ended or failed, see its log";
+  return who + what + " (rank " + std::to_string(rank) + " saw: " + words + ")";
+}
+
+// The store is asked in a thread of its own, which may never come back.
+std::string first_reason(const c10::intrusive_ptr<c10d::Store>& store, const std::string& reason) {
+  auto answer = std::make_shared<std::promise<std::string>>();
+  auto future = answer->get_future();
+  std::thread([answer, reason, store] {
+    try {
+      const auto first = store->compareSet(kVerdict, std::vector<std::uint8_t>(),
+                                           std::vector<std::uint8_t>(reason.begin(), reason.end()));
+      answer->set_value({first.begin(), first.end()});
+    } catch (const std::exception&) {
+      answer->set_value(reason);
+    }
+  }).detach();
+  if (future.wait_for(kStorePatience) != std::future_status::ready) {
+    return reason;
+  }
+  const std::string first = future.get();
+  return first.empty() ? reason : first;
+}
+
+}  // namespace lockstep::comm
