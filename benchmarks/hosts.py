@@ -5,7 +5,7 @@ Two network namespaces of this machine are two hosts, joined by a link that is s
 is a job of 2 ranks on each host that starts once and takes its turns with the others; what a host sends
 is counted at its end of the link. Needs root and iproute2.
 
-    lockstep bench hosts [--model resnet18] [--rate 1gbit] [--rounds 5] [--train] [--json]
+    lockstep bench hosts [--model resnet18] [--rate 1gbit] [--cyclic] [--rounds 5] [--train] [--json]
 """
 
 import argparse
@@ -28,27 +28,34 @@ ORDER_BYTES = 48  # As in benchmarks/orders.h.
 RANKS_PER_HOST = 2
 
 
+def start_ranks(hosts, port, command, cyclic=False):
+    """RANKS_PER_HOST on each host, numbered host by host, or dealt to the hosts in turn."""
+    size = RANKS_PER_HOST * len(hosts)
+    ranks = []
+    for rank in range(size):
+        host, local = (rank % len(hosts), rank // len(hosts)) if cyclic else divmod(rank, RANKS_PER_HOST)
+        variables = {
+            "RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": RANKS_PER_HOST,
+            "MASTER_ADDR": hosts[0].address, "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": hosts[host].link,
+            "OMP_NUM_THREADS": 1,
+        }  # fmt: skip
+        ranks.append(subprocess.Popen(
+            hosts[host].command(*command), text=True,
+            env={**os.environ, **{key: str(value) for key, value in variables.items()}},
+            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=sys.stderr))
+    return ranks
+
+
 class Side:
     """One job over the hosts, told what to do through a pipe: see benchmarks/orders.h."""
 
-    def __init__(self, name, hosts, folder, port, command, environment):
+    def __init__(self, name, hosts, folder, port, command, cyclic):
         self.name = name
         self.hosts = hosts
         self.size = RANKS_PER_HOST * len(hosts)
         pipe = pathlib.Path(folder) / f"orders{port}"
         os.mkfifo(pipe)
-        self.ranks = []
-        for rank in range(self.size):
-            host = hosts[rank // RANKS_PER_HOST]
-            variables = {
-                "RANK": rank, "WORLD_SIZE": self.size, "LOCAL_RANK": rank % RANKS_PER_HOST,
-                "LOCAL_WORLD_SIZE": RANKS_PER_HOST, "MASTER_ADDR": hosts[0].address, "MASTER_PORT": port,
-                "GLOO_SOCKET_IFNAME": host.link, "OMP_NUM_THREADS": 1, **environment,
-            }  # fmt: skip
-            self.ranks.append(subprocess.Popen(
-                host.command(*[part.format(pipe=pipe) for part in command]), text=True,
-                env={**os.environ, **{key: str(value) for key, value in variables.items()}},
-                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=sys.stderr))
+        self.ranks = start_ranks(hosts, port, [part.format(pipe=pipe) for part in command], cyclic)
         self.pipe = os.open(pipe, os.O_RDWR)  # Does not wait for ranks that never come.
 
     def tell(self, order):
@@ -81,10 +88,10 @@ def measure_steps(options, hosts, folder):
     ours = str(options.bin / "benchmarks" / "step_ranks")
     rest = ["{pipe}", options.model, str(options.batch_size), "cpu"]
     peer = [options.python, str(HERE / "peers" / "step.py")]
-    sides = [Side("lockstep", hosts, folder, 29601, [ours, "lockstep", *rest], {}),
-             Side("gloo", hosts, folder, 29602, [ours, "gloo", *rest], {})]
+    sides = [Side("lockstep", hosts, folder, 29601, [ours, "lockstep", *rest], options.cyclic),
+             Side("gloo", hosts, folder, 29602, [ours, "gloo", *rest], options.cyclic)]
     if options.python:
-        sides.append(Side("PyTorch", hosts, folder, 29603, [*peer, "gloo", *rest], {}))
+        sides.append(Side("PyTorch", hosts, folder, 29603, [*peer, "gloo", *rest], options.cyclic))
     losses = {side.name: side.tell("check 3")["losses"] for side in sides}
     for name, values in losses.items():
         # Four numbers are summed in another order: the last bits may differ.
@@ -102,8 +109,8 @@ def measure_steps(options, hosts, folder):
 
 def show_steps(options, sides):
     ours = statistics.median(sides["lockstep"]["ms"])
-    print(f"{options.model}, batch of {options.batch_size} a rank, 2 hosts with {RANKS_PER_HOST} ranks each, "
-          f"{options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
+    print(f"{options.model}, batch of {options.batch_size} a rank, 2 hosts with {RANKS_PER_HOST} ranks each"
+          f"{' in turn' if options.cyclic else ''}, {options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
     print(f"{'':28} {'ms a step':>10} {'/ ours':>8} {'MiB sent by a host':>20}")
     for name, text in (("lockstep", "ours"), ("gloo", "our DDP over Gloo"), ("PyTorch", "PyTorch's DDP over Gloo")):
         if name in sides:
@@ -113,22 +120,13 @@ def show_steps(options, sides):
 
 def train(options, hosts):
     """One epoch: seconds and accuracy."""
-    size = RANKS_PER_HOST * len(hosts)
     begin = time.monotonic()
-    ranks = []
-    for rank in range(size):
-        variables = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": rank % RANKS_PER_HOST,
-                     "LOCAL_WORLD_SIZE": RANKS_PER_HOST, "MASTER_ADDR": hosts[0].address, "MASTER_PORT": 29610,
-                     "OMP_NUM_THREADS": 1}
-        ranks.append(subprocess.Popen(
-            hosts[rank // RANKS_PER_HOST].command(options.bin / "lockstep", "train", "--epochs", 1),
-            env={**os.environ, **{key: str(value) for key, value in variables.items()}}, text=True,
-            stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL, stderr=sys.stderr))
+    ranks = start_ranks(hosts, 29610, [options.bin / "lockstep", "train", "--epochs", 1])
     out = ranks[0].communicate()[0]
     if any(rank.wait() != 0 for rank in ranks):
         raise SystemExit("lockstep bench hosts: training failed; see above")
     accuracy = re.findall(r"accuracy[^0-9]*([0-9.]+)", out)
-    return {"hosts": len(hosts), "ranks": size, "s": time.monotonic() - begin,
+    return {"hosts": len(hosts), "ranks": len(ranks), "s": time.monotonic() - begin,
             "accuracy": float(accuracy[-1]) if accuracy else None}
 
 
@@ -137,6 +135,7 @@ def main():
     parser.add_argument("--model", default="resnet18", choices=["mlp", "convnet", "resnet18"])
     parser.add_argument("--batch-size", type=int, default=32, help="of each rank")
     parser.add_argument("--rate", default="1gbit", help="what each host can send, as tc writes it")
+    parser.add_argument("--cyclic", action="store_true", help="ranks are dealt to the hosts in turn, as `srun -m cyclic` does")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="in a turn")
     parser.add_argument("--train", action="store_true", help="also one epoch of `lockstep train` on one and on two hosts")
@@ -155,7 +154,7 @@ def main():
             host.slow_down(options.rate)
         sides = measure_steps(options, hosts, folder)
         if options.json:
-            print(json.dumps({"bench": "hosts", "model": options.model, "rate": options.rate, **sides}))
+            print(json.dumps({"bench": "hosts", "model": options.model, "rate": options.rate, "cyclic": options.cyclic, **sides}))
         else:
             show_steps(options, sides)
         if options.train:

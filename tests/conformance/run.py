@@ -19,6 +19,8 @@ import unittest
 
 # Before torch is imported: what a thread pool has started is lost in a fork.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# The suite asks for two GPUs wherever there is one, even for tests on the CPU, and skips them all.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 import sockets  # noqa: E402
 
@@ -63,6 +65,17 @@ def redirected(log):
             os.close(old)
 
 
+@contextlib.contextmanager
+def own_temporary_folder():
+    """The suite leaves its files behind: here they go with the run."""
+    with tempfile.TemporaryDirectory(prefix="conformance-", ignore_cleanup_errors=True) as folder:
+        tempfile.tempdir = folder
+        try:
+            yield
+        finally:
+            tempfile.tempdir = None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--backend", required=True)
@@ -78,7 +91,7 @@ def main():
     if unknown := set(arguments.tests) - cases.keys():
         parser.error(f"the suite of this torch has no test {', '.join(sorted(unknown))}")
     chosen = {name: cases[name] for name in arguments.tests or cases}
-    with open(os.devnull, "w") as log, tempfile.NamedTemporaryFile("r") as connections:
+    with open(os.devnull, "w") as log, tempfile.NamedTemporaryFile("r") as connections, own_temporary_folder():
         os.environ[sockets.FILE] = connections.name
         results = run(chosen, log)
         with_tcp = sorted({line.split()[0] for line in connections})
