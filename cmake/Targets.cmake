@@ -32,9 +32,14 @@ function(lockstep_library layer)
   lockstep_flags(${target})
 endfunction()
 
+# WITH_TORCH_HEADERS: it reads those that lockstep_parallel has precompiled, instead of torch's for 20 s.
 function(lockstep_program name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_TORCH_HEADERS" "" "SOURCES;DEPENDS" ${ARGN})
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
   lockstep_flags(${name})
+  if(ARG_WITH_TORCH_HEADERS)
+    target_compile_options(${name} PRIVATE -fPIC)  # As the headers were compiled, instead of -fPIE.
+    target_precompile_headers(${name} REUSE_FROM lockstep_parallel)
+  endif()
 endfunction()

@@ -17,6 +17,10 @@ std::chrono::milliseconds Deadline::remaining() const {
   return std::max(left, std::chrono::milliseconds{0});
 }
 
+std::chrono::milliseconds Deadline::as_timeout() const {
+  return std::max(remaining(), std::chrono::milliseconds{1});
+}
+
 int Deadline::poll_timeout() const {
   return static_cast<int>(std::min<std::chrono::milliseconds::rep>(
       remaining().count(), std::numeric_limits<int>::max()));

@@ -19,6 +19,9 @@ class Deadline {
   [[nodiscard]] std::chrono::milliseconds remaining() const;
   [[nodiscard]] bool passed() const { return Clock::now() >= at_; }
 
+  // The remaining time for libraries to which 0 means no limit: at least 1 ms.
+  [[nodiscard]] std::chrono::milliseconds as_timeout() const;
+
   // The remaining time as poll(2) wants it, rounded up so that no wait spins.
   [[nodiscard]] int poll_timeout() const;
 

@@ -194,8 +194,9 @@ std::string Group::description() const {
       cpu->second->getBackendName() != job.backends) {
     text += " (" + cpu->second->getBackendName() + " on the CPU)";
   }
-  const bool over_network = cpu != state_->backends.end() && cpu->second->getBackendName() != "shm";
-  if (over_network && !job.interfaces.empty()) {
+  const bool by_gloo = cpu != state_->backends.end() && cpu->second->getBackendName() != "shm" &&
+                       cpu->second->getBackendName() != "mpi";
+  if (by_gloo && !job.interfaces.empty()) {
     text += " over " + join(job.interfaces, ",");
   }
   return text + ", timeout " + to_text(job.timeout);

@@ -2,13 +2,16 @@
 
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/record_function.h>
 
 #include <algorithm>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/comm/arguments.h"
+#include "lockstep/comm/forwarded_work.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/tensor_lists.h"
 
@@ -38,41 +41,6 @@ std::vector<at::Tensor> all_of(const std::vector<std::vector<at::Tensor>>& lists
 
 }  // namespace
 
-// One of Gloo's works, whose errors name a host.
-class HostsBackend::Forwarded : public c10d::Work {
- public:
-  Forwarded(std::shared_ptr<Shared> shared, WorkPointer work, std::string what, int rank)
-      : Work(rank, work->retrieveOpType()),
-        shared_(std::move(shared)),
-        work_(std::move(work)),
-        what_(std::move(what)) {}
-
-  bool isCompleted() override { return work_->isCompleted(); }
-  bool isSuccess() const override { return work_->isSuccess(); }
-  std::exception_ptr exception() const override { return work_->exception(); }
-  int sourceRank() const override { return work_->sourceRank(); }
-  std::vector<at::Tensor> result() override { return work_->result(); }
-  void synchronize() override { work_->synchronize(); }
-  void abort() override { work_->abort(); }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return work_->getFuture(); }
-
-  bool wait(std::chrono::milliseconds timeout) override {
-    try {
-      return work_->wait(timeout);
-    } catch (const std::exception& error) {
-      if (!work_->isCompleted() || work_->isSuccess()) {  // The caller's patience ended.
-        rethrow_as_peer_error(what_);
-      }
-      shared_->links.fail(what_, error);
-    }
-  }
-
- private:
-  std::shared_ptr<Shared> shared_;
-  WorkPointer work_;
-  std::string what_;
-};
-
 HostsBackend::HostsBackend(const BackendRequest& request, const HostMap& map,
                            const BackendFactory& gloo)
     : Backend(request.rank, request.size),
@@ -100,10 +68,12 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
   const std::string name = what(operation + " #" + std::to_string(++started_));
   shared_->links.throw_if_broken(name);
   const auto limit = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
+  auto event = begin_profile(start.type, start.outputs);
   ++shared_->unfinished;
   // In the background always: what it waits for is the network, and the caller can compute.
   auto job = shared_->queue.start(
-      [shared = shared_.get(), run = std::move(run), limit, name, caller = at::ThreadLocalState()] {
+      [shared = shared_.get(), run = std::move(run), limit, name, event = std::move(event),
+       caller = at::ThreadLocalState()] {
         const Done done(shared->unfinished);
         HostLinks* const links = &shared->links;
         const at::ThreadLocalStateGuard as_caller(caller);  // Inference mode, for one.
@@ -111,9 +81,12 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
         const NoSigpipe no_sigpipe;
         links->throw_if_broken(name);
         try {
-          run(*links, Deadline::in(limit));
+          run(links->collectives(), Deadline::in(limit));
         } catch (const std::exception& error) {
           links->fail(name, error);
+        }
+        if (event) {
+          event->end();
         }
       },
       shm::WorkQueue::When::kAtOnce);
@@ -141,7 +114,7 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
   const std::string name = what("all_reduce");
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, name);
-    if (!HostLinks::reduces(tensor, options.reduceOp)) {
+    if (!HostCollectives::reduces(tensor, options.reduceOp)) {
       return forward("allreduce", tensors, [&] {
         return shared_->links.everybody()->allreduce_coalesced(tensors, options);
       });
@@ -151,10 +124,10 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
   return start("all_reduce",
                {tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
                 options.timeout, tensors},
-               [tensors, op = options.reduceOp](HostLinks& links, Deadline deadline) {
+               [tensors, op = options.reduceOp](const HostCollectives& hosts, Deadline deadline) {
                  for (const auto& tensor : tensors) {
                    const at::Tensor dense = without_gaps(tensor);
-                   links.all_reduce(dense, op, deadline);
+                   hosts.all_reduce(dense, op, deadline);
                    if (!dense.is_same(tensor)) {
                      tensor.copy_(dense);
                    }
@@ -168,20 +141,20 @@ HostsBackend::WorkPointer HostsBackend::broadcast(Tensors& tensors,
   const at::Tensor tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
-  return start(
-      "broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
-      [tensor, root = static_cast<int>(options.rootRank)](HostLinks& links, Deadline deadline) {
-        const at::Tensor dense = without_gaps(tensor);
-        links.broadcast(dense, root, deadline);
-        if (!dense.is_same(tensor)) {
-          tensor.copy_(dense);
-        }
-      });
+  return start("broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
+               [tensor, root = static_cast<int>(options.rootRank)](const HostCollectives& hosts,
+                                                                   Deadline deadline) {
+                 const at::Tensor dense = without_gaps(tensor);
+                 hosts.broadcast(dense, root, deadline);
+                 if (!dense.is_same(tensor)) {
+                   tensor.copy_(dense);
+                 }
+               });
 }
 
 HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& options) {
   return start("barrier", {c10d::OpType::BARRIER, options.timeout, {}},
-               [](HostLinks& links, Deadline deadline) { links.barrier(deadline); });
+               [](const HostCollectives& hosts, Deadline deadline) { hosts.barrier(deadline); });
 }
 
 HostsBackend::WorkPointer HostsBackend::forward(const char* operation, const Tensors& tensors,
@@ -198,7 +171,9 @@ HostsBackend::WorkPointer HostsBackend::forward(const char* operation, const Ten
   }
   const NoSigpipe no_sigpipe;  // Some of Gloo's operations write in the thread that starts them.
   auto work = as_peer_error(name, begin);
-  return work ? c10::make_intrusive<Forwarded>(shared_, std::move(work), name, getRank()) : nullptr;
+  return work ? c10::make_intrusive<ForwardedWork>(
+                    std::shared_ptr<HostLinks>(shared_, &shared_->links), std::move(work), name)
+              : nullptr;
 }
 
 HostsBackend::WorkPointer HostsBackend::allreduce_sparse(Tensors& tensors,

@@ -83,9 +83,8 @@ class HostsBackend : public c10d::Backend {
     std::atomic<int> unfinished{0};  // Jobs of the queue.
     shm::WorkQueue queue;            // Last: its thread uses the links.
   };
-  class Forwarded;
 
-  using Run = std::function<void(HostLinks&, Deadline)>;
+  using Run = std::function<void(const HostCollectives&, Deadline)>;
   struct Start {
     c10d::OpType type;
     std::chrono::milliseconds timeout;  // kUnsetTimeout: the group's.

@@ -88,7 +88,7 @@ Group init_process_group(const InitOptions& options) {
                ? comm::meet_in_file(options.init_method.substr(kFile.size()), job->member, deadline)
                : comm::meet(job->member, deadline);
   });
-  rendezvous.store->setTimeout(std::max(deadline.remaining(), std::chrono::milliseconds(1)));
+  rendezvous.store->setTimeout(deadline.as_timeout());
   job->hosts_store = rendezvous.hosts_store;
   job->store = c10::make_intrusive<c10d::PrefixStore>("default_pg", rendezvous.store);
   if (!job->backends.empty()) {

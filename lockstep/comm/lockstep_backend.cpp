@@ -39,8 +39,7 @@ void register_lockstep(BackendRegistry& registry) {
                  const auto deadline = Deadline::in(request.connect_timeout);
                  const auto map = map_of(request);
                  BackendRequest rest = request;
-                 rest.connect_timeout =
-                     std::max(deadline.remaining(), std::chrono::milliseconds(1));
+                 rest.connect_timeout = deadline.as_timeout();
                  if (map.hosts() == 1) {
                    return shm(rest);
                  }

@@ -22,7 +22,7 @@ c10d::TCPStoreOptions store_options(const Membership& member, int port, Deadline
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
   options.numWorkers = static_cast<std::size_t>(member.world_size);
-  options.timeout = std::max(deadline.remaining(), std::chrono::milliseconds(1));
+  options.timeout = deadline.as_timeout();
   return options;
 }
 

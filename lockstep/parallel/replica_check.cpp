@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/store_post.h"
 #include "lockstep/parallel/fingerprint.h"
 
 namespace lockstep::parallel {
@@ -46,7 +47,7 @@ void ReplicaCheck::begin_step(std::uint64_t step, const std::vector<Parameter>& 
   }
   const auto store = group_.store();
   const auto key = key_of(step, group_.rank());
-  store->set(key, bytes_of(prints));
+  comm::post(*store, key, bytes_of(prints));
   if (old_keys_.empty() || old_keys_.back() != key) {  // Several forwards may belong to a step.
     old_keys_.push_back(key);
   }

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/store_post.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -150,9 +151,7 @@ std::string difference(const std::string& first, const std::string& second, int 
 void require_same_model(const Group& group, const std::vector<Parameter>& parameters,
                         const NamedTensors& buffers, const std::string& key) {
   if (group.is_distributed()) {
-    const auto text = description_of(parameters, buffers);
-    group.store()->set(rank_key(key, group.rank()),
-                       std::vector<std::uint8_t>(text.begin(), text.end()));
+    comm::post(*group.store(), rank_key(key, group.rank()), description_of(parameters, buffers));
   }
   comm::as_peer_error(who(group) + ", comparing models", [&] {
     const auto counts = gather_counts(group, parameters);

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/store_post.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -87,8 +88,7 @@ void StepGuard::leave_for_others(const std::string& kind, const std::string& tex
   try {
     const auto store = group_.store();
     const c10d::StoreTimeoutGuard brief(*store, kPatience);
-    store->set(key_ + "/" + kind + "/" + std::to_string(group_.rank()),
-               std::vector<std::uint8_t>(text.begin(), text.end()));
+    comm::post(*store, key_ + "/" + kind + "/" + std::to_string(group_.rank()), text);
   } catch (const std::exception&) {  // The store, or the group, is gone: nobody can read it.
   }
 }

@@ -41,6 +41,11 @@ TEST(Deadline, RemainingShrinksTowardsIt) {
   EXPECT_EQ(deadline.total(), minutes(1));
 }
 
+TEST(Deadline, ATimeoutForOthersIsNeverZero) {
+  EXPECT_EQ(Deadline::in(milliseconds(0)).as_timeout(), milliseconds(1));
+  EXPECT_GT(Deadline::in(minutes(1)).as_timeout(), milliseconds(50000));
+}
+
 TEST(Deadline, APollTimeoutOfZeroMeansThatItHasPassed) {
   const Deadline deadline = Deadline::in(milliseconds(20));
   while (deadline.poll_timeout() > 0) {

@@ -1,10 +1,8 @@
 #include "lockstep/comm/hosts_backend.h"
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -15,92 +13,10 @@ namespace {
 
 using lockstep::testing::all_reduce;
 using lockstep::testing::kTwoHosts;
-using lockstep::testing::premultiplied_sum;
 using lockstep::testing::run_ranks;
 using lockstep::testing::Tensors;
-using ::testing::AllOf;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-// Two hosts with one rank each, with two and one, with two each, with three and two.
-class HostsBackendOf : public ::testing::TestWithParam<int> {};
-INSTANTIATE_TEST_SUITE_P(Ranks, HostsBackendOf, ::testing::Values(2, 3, 4, 5));
-
-TEST_P(HostsBackendOf, SumsEveryDtypeAndSize) {
-  run_ranks(
-      GetParam(),
-      [](Group& world) {
-        const int n = world.size();
-        for (const auto dtype :
-             {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat,
-              at::kComplexDouble, at::kChar, at::kByte, at::kShort, at::kInt, at::kLong}) {
-          for (const int size : {0, 1, 2, 3, 1000}) {
-            const auto ones = at::arange(size, at::kInt).remainder(5).to(dtype);
-            const auto tensor = ones * (world.rank() + 1);
-            all_reduce(world, tensor)->wait();
-            EXPECT_TRUE(tensor.equal(ones * (n * (n + 1) / 2))) << c10::toString(dtype) << size;
-          }
-        }
-        const auto pattern = at::arange(3000001, at::kFloat).remainder(7);  // Of several pieces.
-        const auto large = pattern * world.rank();
-        all_reduce(world, large)->wait();
-        EXPECT_TRUE(large.equal(pattern * (n * (n - 1) / 2)));
-      },
-      kTwoHosts);
-}
-
-TEST_P(HostsBackendOf, BroadcastsFromEveryRank) {
-  run_ranks(
-      GetParam(),
-      [](Group& world) {
-        for (int root = 0; root < world.size(); ++root) {
-          for (const auto dtype : {at::kFloat, at::kShort, at::kBool}) {
-            const auto expected = (at::arange(1001) + root).remainder(3).to(dtype);
-            Tensors tensors{world.rank() == root ? expected.clone() : at::zeros({1001}, dtype)};
-            c10d::BroadcastOptions options;
-            options.rootRank = root;
-            world.backend()->broadcast(tensors, options)->wait();
-            EXPECT_TRUE(tensors[0].equal(expected)) << root;
-          }
-        }
-      },
-      kTwoHosts);
-}
-
-TEST(HostsBackend, KnowsEveryOperation) {
-  run_ranks(
-      4,
-      [](Group& world) {
-        const auto reduced = [&](const c10d::ReduceOp& op, at::ScalarType dtype) {
-          const auto tensor = at::full({3}, world.rank() + 1, dtype);  // 1, 2, 3, 4
-          all_reduce(world, tensor, op)->wait();
-          return tensor[2].item<double>();
-        };
-        using Op = c10d::ReduceOp;
-        EXPECT_EQ(reduced(Op::PRODUCT, at::kInt), 24);
-        EXPECT_EQ(reduced(Op::MIN, at::kFloat), 1);
-        EXPECT_EQ(reduced(Op::MAX, at::kLong), 4);
-        EXPECT_EQ(reduced(Op::AVG, at::kFloat), 2.5);
-        EXPECT_EQ(reduced(Op::BAND, at::kInt), 0);
-        EXPECT_EQ(reduced(Op::BOR, at::kInt), 7);
-        EXPECT_EQ(reduced(Op::BXOR, at::kInt), 4);
-        EXPECT_EQ(reduced(premultiplied_sum(0.5), at::kFloat), 5);
-        EXPECT_EQ(reduced(Op::SUM, at::kBool), 1);
-      },
-      kTwoHosts);
-}
-
-TEST(HostsBackend, PremultipliesAlsoForTheOnlyRankOfAHost) {
-  run_ranks(
-      3,
-      [](Group& world) {
-        const auto tensor = at::full({3}, static_cast<float>(world.rank() + 1));
-        all_reduce(world, tensor, premultiplied_sum(0.5))->wait();
-        EXPECT_EQ(tensor[1].item<float>(), 3);
-      },
-      kTwoHosts);
-}
 
 TEST(HostsBackend, CoalescesAndKeepsGaps) {
   run_ranks(
@@ -152,70 +68,6 @@ TEST(HostsBackend, SubgroupsInsideAndAcrossHosts) {
         }
       },
       kTwoHosts);
-}
-
-TEST(HostsBackend, ARankThatIsKilledIsNamedOnEveryHostAndTheRestFormANewGroup) {
-  EXPECT_THAT(
-      [] {
-        spawn(4, [](int rank) {
-          ::setenv("LOCKSTEP_HOST_ID", rank < 2 ? "here" : "there", 1);
-          auto world = init_process_group({.timeout = std::chrono::seconds(60)});
-          const auto tensor = at::full({1000}, 1.0F);
-          world.all_reduce(tensor).wait();
-          if (rank == 3) {
-            ::usleep(200000);
-            ::raise(SIGKILL);
-          }
-          const auto begin = std::chrono::steady_clock::now();
-          try {
-            world.all_reduce(tensor).wait();
-            throw std::runtime_error("it went through");
-          } catch (const PeerError& error) {
-            const std::string text = error.what();
-            if (text.find("rank 3") == std::string::npos ||
-                std::chrono::steady_clock::now() - begin > std::chrono::seconds(3)) {
-              throw std::runtime_error("named too late or not at all: " + text);
-            }
-          }
-          ::usleep(2000000);  // spawn() would end the others at the first that comes back.
-        });
-      },
-      ThrowsMessage<SpawnError>(AllOf(HasSubstr("rank 3"), HasSubstr("SIGKILL"))));
-}
-
-TEST(HostsBackend, ARankThatDoesNotComeIsAnErrorAtTheDeadlineOnAll) {
-  run_ranks(
-      4,
-      [](Group& world) {
-        if (world.rank() == 3) {
-          ::usleep(1500000);
-          return;
-        }
-        const auto tensor = at::full({10}, 1.0F);
-        EXPECT_THAT(
-            [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(700)}).wait(); },
-            ThrowsMessage<PeerError>(AllOf(HasSubstr("on rank " + std::to_string(world.rank())),
-                                           AnyOf(HasSubstr("rank 3"), HasSubstr("ranks 2, 3")))));
-        EXPECT_THROW(world.all_reduce(tensor).wait(), PeerError) << "it is broken now";
-        ::usleep(1500000);
-      },
-      kTwoHosts);
-}
-
-TEST(HostsBackend, DifferentCallsOfTwoHostsAreAnErrorThatShowsBoth) {
-  for (const int ranks : {2, 4}) {
-    run_ranks(
-        ranks,
-        [](Group& world) {
-          const bool here = world.rank() < world.size() / 2;
-          EXPECT_THAT(
-              [&] { all_reduce(world, at::zeros({here ? 10 : 12}))->wait(); },
-              ThrowsMessage<PeerError>(AllOf(HasSubstr("calls do not match"),
-                                             HasSubstr("10 elements"), HasSubstr("12 elements"))));
-          ::usleep(500000);
-        },
-        kTwoHosts);
-  }
 }
 
 // Gloo counts the collectives of a group; ours and its own must not be of one.

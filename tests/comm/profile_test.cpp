@@ -14,6 +14,7 @@ namespace {
 using lockstep::testing::on_ranks;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::IsSupersetOf;
 
 // What a profiler is told while it lives: names as events begin, and "end NAME".
 class Listener {
@@ -73,6 +74,19 @@ TEST(BeginProfile, MessagesHaveEventsToo) {
     EXPECT_THAT(Listener::told(), ElementsAre("lockstep:send", "end lockstep:send", "lockstep:recv",
                                               "end lockstep:recv"));
   });
+}
+
+TEST(BeginProfile, AGroupOverHostsHasTheSameEvents) {
+  lockstep::testing::run_ranks(
+      2,
+      [](Group& world) {
+        const Listener listener;
+        auto tensor = at::ones({4});
+        lockstep::testing::all_reduce(world, tensor)->wait();
+        EXPECT_THAT(Listener::told(),
+                    IsSupersetOf({"lockstep:all_reduce", "end lockstep:all_reduce"}));
+      },
+      lockstep::testing::kTwoHosts);
 }
 
 TEST(BeginProfile, NothingIsToldAfterTheProfilerHasGone) {

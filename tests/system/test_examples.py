@@ -8,6 +8,11 @@ import pytest
 from conftest import BIN
 
 
+@pytest.fixture(autouse=True)
+def on_the_cpu(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")  # There may be fewer GPUs than ranks.
+
+
 def weights(text):
     return re.findall(r"rank (\d) of (\d): the weights' sum is (\S+)", text)
 

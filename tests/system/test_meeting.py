@@ -18,7 +18,7 @@ LIMIT = 120
 
 def clean_environment(**more):
     """Without what this test itself may have been started by."""
-    prefixes = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "PBS_", "TORCHELASTIC_")
+    prefixes = ("SLURM_", "OMPI_COMM_", "PMI_", "PMIX_", "PBS_", "TORCHELASTIC_")
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(prefixes) and k not in names}
     return {**kept, **more}

@@ -82,7 +82,7 @@ os._exit(5)
     launcher.assert_clean(0)
 
 
-@pytest.mark.parametrize("content", ["not json", "[1, 2", '{"message": 5}', "x" * (2 << 20)])
+@pytest.mark.parametrize("content", ["not json", "[1, 2", '{"message": 5}', pytest.param("x" * (2 << 20), id="2 MiB")])
 def test_garbage_in_an_error_file_is_tolerated(launcher, content):
     (launcher.folder / "content").write_text(content)
     done = launcher.run("sh", "-c", 'cp content "$TORCHELASTIC_ERROR_FILE"; echo why >&2; exit 3')

@@ -1,0 +1,25 @@
+#include "lockstep/comm/forwarded_work.h"
+
+#include "lockstep/comm/peer_error.h"
+
+namespace lockstep::comm {
+
+ForwardedWork::ForwardedWork(std::shared_ptr<HostLinks> links, c10::intrusive_ptr<c10d::Work> work,
+                             std::string what)
+    : Work(-1, work->retrieveOpType()),
+      links_(std::move(links)),
+      work_(std::move(work)),
+      what_(std::move(what)) {}
+
+bool ForwardedWork::wait(std::chrono::milliseconds timeout) {
+  try {
+    return work_->wait(timeout);
+  } catch (const std::exception& error) {
+    if (!work_->isCompleted() || work_->isSuccess()) {  // The caller's patience ended.
+      rethrow_as_peer_error(what_);
+    }
+    links_->fail(what_, error);
+  }
+}
+
+}  // namespace lockstep::comm
