@@ -37,6 +37,12 @@ const Group::State& open(const std::shared_ptr<Group::State>& state) {
   return *state;
 }
 
+bool names(const std::vector<std::pair<c10::DeviceType, std::string>>& backends,
+           c10::DeviceType device) {
+  return std::any_of(backends.begin(), backends.end(),
+                     [device](const auto& backend) { return backend.first == device; });
+}
+
 }  // namespace
 
 Group::State::State(std::shared_ptr<const comm::Job> the_job, std::string the_name, int the_rank,
@@ -161,7 +167,8 @@ int Group::node_rank() const {
 
 at::Device Group::device() const {
   const auto gpus = static_cast<int>(at::getNumGPUs());
-  if (gpus == 0) {
+  const auto& job = *state_->job;
+  if (gpus == 0 || (is_distributed() && !names(job.registry.parse(job.backends), at::kCUDA))) {
     return at::kCPU;
   }
   const int local = local_rank();

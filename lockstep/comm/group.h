@@ -57,8 +57,8 @@ class Group {
   [[nodiscard]] int local_size() const;
   [[nodiscard]] int node_rank() const;
 
-  // cuda:local_rank where LibTorch sees GPUs, else the CPU. Throws UsageError if this
-  // host has fewer GPUs than ranks.
+  // cuda:local_rank where LibTorch sees GPUs and the group has a backend for them, else the CPU.
+  // Throws UsageError if this host has fewer GPUs than ranks.
   [[nodiscard]] at::Device device() const;
   // The machine's numbers of the GPUs this process may use, in CUDA's order.
   [[nodiscard]] std::vector<int> gpu_ids() const;

@@ -19,6 +19,11 @@ TEST(Nccl, IsTheDefaultForCudaTensorsBesideSharedMemory) {
   });
 }
 
+TEST(Nccl, AGroupThatHasNoBackendForGpusIsOnTheCpu) {
+  testing::run_ranks(
+      1, [](Group& world) { EXPECT_EQ(world.device(), at::Device(at::kCPU)); }, "shm");
+}
+
 TEST(Nccl, RunsEveryCollective) {
   testing::run_ranks(1, [](Group& world) {
     const auto input = at::full({5}, 3.0, at::TensorOptions(world.device()));

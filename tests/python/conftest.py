@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from job_launcher import ROOT, Launcher  # noqa: E402, F401
@@ -47,7 +48,10 @@ def ranks(launcher):
     return lambda script, count=2: Ranks(launcher, script, count)
 
 
-INIT = """
+# Of torch before 2.14, which finds no backend by its entry point and lets Gloo alone have a monitored_barrier().
+OLD_TORCH = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
+REGISTER = "import lockstep\n" if OLD_TORCH else ""
+INIT = REGISTER + """
 import os, sys, torch, torch.distributed as dist
 from datetime import timedelta
 dist.init_process_group("lockstep", init_method=os.environ["INIT_METHOD"], rank=int(os.environ["RANK"]),

@@ -9,12 +9,12 @@ import sys
 
 import pytest
 import torch
-from conftest import LIMIT, ROOT
+from conftest import LIMIT, REGISTER, ROOT
 
 PACKAGE = pathlib.Path(os.environ["LOCKSTEP_PYTHON_PACKAGE"])
 BUILD = PACKAGE.parents[1]
 TORCH = pathlib.Path(torch.__file__).parents[1]
-USE = """
+USE = REGISTER + """
 import sys, torch, torch.distributed as dist
 dist.init_process_group("lockstep", init_method="file://" + sys.argv[1], rank=0, world_size=1)
 dist.all_reduce(torch.ones(3))

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from conftest import INIT, ROOT
+from conftest import INIT, OLD_TORCH, REGISTER, ROOT
 
 # What README promises beyond all_reduce: objects, messages, groups of some ranks, futures.
 TOUR = INIT + """
@@ -21,7 +21,7 @@ if rank == 0:
 assert ones.tolist() == [1, 1]
 future = dist.all_reduce(ones, group=both, async_op=True).get_future().then(lambda done: done.value()[0] * 10)
 assert future.wait().tolist() == [20, 20]
-dist.monitored_barrier()
+""" + ("" if OLD_TORCH else "dist.monitored_barrier()\n") + """
 dist.destroy_process_group(both)
 dist.destroy_process_group()
 dist.init_process_group("cpu:lockstep", init_method=os.environ["INIT_METHOD"] + "2", rank=rank, world_size=2)
@@ -29,7 +29,7 @@ dist.all_reduce(ones)
 assert ones.tolist() == [4, 4]
 """  # It ends without destroy_process_group().
 
-SPAWN = """
+SPAWN = REGISTER + """
 import os, torch, torch.distributed as dist, torch.multiprocessing as mp
 
 def work(rank, path):
@@ -50,7 +50,7 @@ while True:
     dist.all_reduce(torch.ones(1000))
 """
 
-CONNECTIONS = """
+CONNECTIONS = REGISTER + """
 import os, sys, torch, torch.distributed as dist
 sys.path.insert(0, "%s")
 import sockets

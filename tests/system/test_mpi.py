@@ -18,7 +18,8 @@ def environment():
     names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
     kept = {k: v for k, v in os.environ.items()
             if k not in names and not k.startswith(("SLURM_", "OMPI_COMM_", "PMI_", "PMIX_", "PBS_"))}
-    return {**kept, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    # Gloo would use GPUs, of which there may be fewer than ranks.
+    return {**kept, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def run(*command):
