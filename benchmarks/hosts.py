@@ -121,7 +121,7 @@ def show_steps(options, sides):
 def train(options, hosts):
     """One epoch: seconds and accuracy."""
     begin = time.monotonic()
-    ranks = start_ranks(hosts, 29610, [options.bin / "lockstep", "train", "--epochs", 1])
+    ranks = start_ranks(hosts, 29610, [options.bin / "lockstep", "train", "--epochs", 1], options.cyclic)
     out = ranks[0].communicate()[0]
     if any(rank.wait() != 0 for rank in ranks):
         raise SystemExit("lockstep bench hosts: training failed; see above")
@@ -151,7 +151,10 @@ def main():
         signal.signal(number, lambda got, _: sys.exit(128 + got))
     with two_hosts.two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
         for host in hosts:
-            host.slow_down(options.rate)
+            try:
+                host.slow_down(options.rate)
+            except subprocess.CalledProcessError as error:
+                raise SystemExit(f"lockstep bench hosts: --rate {options.rate}: tc says: {error.stderr.decode().strip()}")
         sides = measure_steps(options, hosts, folder)
         if options.json:
             print(json.dumps({"bench": "hosts", "model": options.model, "rate": options.rate, "cyclic": options.cyclic, **sides}))

@@ -1,5 +1,7 @@
 #include "lockstep/comm/arguments.h"
 
+#include <ATen/MemoryOverlap.h>
+
 #include <numeric>
 
 #include "lockstep/comm/shm_tensor.h"
@@ -25,6 +27,14 @@ void require_one_per_rank(const std::vector<at::Tensor>& tensors, int ranks, con
       throw UsageError(what + ": a tensor is " + c10::toString(tensor.scalar_type()) +
                        ", expected " + c10::toString(like.scalar_type()));
     }
+  }
+}
+
+void require_separate_elements(const at::Tensor& tensor, const std::string& what) {
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    throw UsageError(what +
+                     ": several elements of the tensor lie in one place, as after expand(), " +
+                     "and cannot have results of their own; pass tensor.contiguous()");
   }
 }
 

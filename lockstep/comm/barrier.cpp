@@ -4,6 +4,7 @@
 // number of barriers in the store first; when the wait fails, the first rank to notice
 // writes the verdict there, once, and every rank reports that same verdict.
 #include <algorithm>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -19,7 +20,10 @@ Bytes to_bytes(const std::string& text) { return {text.begin(), text.end()}; }
 std::string to_string(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 std::string arrival_key(int rank) { return "barrier/" + std::to_string(rank); }
 
-std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
+// Store::set() does not wait: an arrival may still be on its way when the wait fails at once.
+constexpr std::chrono::milliseconds kOnTheWay{100};
+
+std::vector<int> without_arrival(Group::State& state, std::uint64_t number) {
   std::vector<int> missing;
   for (int rank = 0; rank < state.size; ++rank) {
     const bool known = state.store->check({arrival_key(rank)});
@@ -29,6 +33,13 @@ std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
     }
   }
   return missing;
+}
+
+std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
+  if (!without_arrival(state, number).empty()) {
+    std::this_thread::sleep_for(kOnTheWay);
+  }
+  return without_arrival(state, number);
 }
 
 // Who was missing and how it showed, as the first rank to notice saw it: all ranks agree on it.

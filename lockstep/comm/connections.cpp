@@ -171,6 +171,17 @@ void Connections::cut() {
   }
 }
 
+bool Connections::has_closed_one() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(added_.begin(), added_.end(), [](const Connection& connection) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    return !is_open(connection) ||
+           ::getsockopt(connection.fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+           info.tcpi_state != TCP_ESTABLISHED;
+  });
+}
+
 std::size_t Connections::size() const {
   const std::lock_guard lock(mutex_);
   return added_.size();

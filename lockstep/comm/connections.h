@@ -39,6 +39,8 @@ class Connections {
   void cut();
 
   [[nodiscard]] std::size_t size() const;
+  // Whether one that was added is not open any more, by whomever it was closed.
+  [[nodiscard]] bool has_closed_one() const;
 
  private:
   struct Connection {

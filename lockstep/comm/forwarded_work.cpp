@@ -12,10 +12,18 @@ ForwardedWork::ForwardedWork(std::shared_ptr<HostLinks> links, c10::intrusive_pt
       what_(std::move(what)) {}
 
 bool ForwardedWork::wait(std::chrono::milliseconds timeout) {
+  const auto type = retrieveOpType();
+  const bool is_message = type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
+                          type == c10d::OpType::RECVANYSOURCE || type == c10d::OpType::UNKNOWN;
   try {
-    return work_->wait(timeout);
+    if (timeout != kNoTimeout || is_message) {  // Gloo ends a message when a wait for it is over.
+      return work_->wait(timeout);
+    }
+    links_->waiter().wait(*work_);
+    return true;
   } catch (const std::exception& error) {
-    if (!work_->isCompleted() || work_->isSuccess()) {  // The caller's patience ended.
+    const bool was_patient = timeout == kNoTimeout && !is_message;
+    if (!was_patient && (!work_->isCompleted() || work_->isSuccess())) {
       rethrow_as_peer_error(what_);
     }
     links_->fail(what_, error);

@@ -8,8 +8,9 @@
 
 namespace lockstep::comm {
 
-// A wait that fails ends the group on all ranks; one that is over before the work is leaves both
-// as they are. Either throws PeerError that begins with `what`.
+// A wait that fails ends the group on all ranks; one whose own timeout is over leaves a collective
+// and the group as they are. (Gloo ends a message that was waited for in vain, and so the group.)
+// All throw PeerError that begins with `what`.
 class ForwardedWork : public c10d::Work {
  public:
   ForwardedWork(std::shared_ptr<HostLinks> links, c10::intrusive_ptr<c10d::Work> work,

@@ -21,8 +21,6 @@ namespace {
 // Long enough for peers that are about to leave too, short enough not to be taken for a hang.
 constexpr std::chrono::seconds kGoodbye{5};
 
-constexpr std::chrono::milliseconds kShortest{1};  // c10d takes 0 for "no limit".
-
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& prefix,
@@ -81,13 +79,13 @@ void Group::State::connect(Deadline deadline) {
     auto& backend = made[backend_name];
     if (!backend) {
       const auto device_name = c10::DeviceTypeName(device, /*lower_case=*/true);
-      backend = job->registry.make(backend_name,
-                                   {.store = with_prefix(device_name + "/", group_store),
-                                    .rank = rank,
-                                    .size = size,
-                                    .timeout = job->timeout,
-                                    .connect_timeout = std::max(deadline.remaining(), kShortest),
-                                    .interfaces = job->interfaces});
+      backend =
+          job->registry.make(backend_name, {.store = with_prefix(device_name + "/", group_store),
+                                            .rank = rank,
+                                            .size = size,
+                                            .timeout = job->timeout,
+                                            .connect_timeout = deadline.as_timeout(),
+                                            .interfaces = job->interfaces});
     }
     backends[device] = backend;
     if (auto* board = dynamic_cast<comm::ProgressBoard*>(backend.get())) {

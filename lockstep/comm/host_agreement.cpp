@@ -41,11 +41,12 @@ HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std:
   work_ = lane_->allreduce(tensors, options);
 }
 
-void HostAgreement::require(const HostMap& map, Deadline deadline) const {
+void HostAgreement::require(const HostMap& map, const WatchedWait& waiter,
+                            Deadline deadline) const {
   if (!work_) {
     return;
   }
-  work_->wait();
+  waiter.wait(*work_);
   const auto* numbers = numbers_.const_data_ptr<std::int64_t>();
   if (numbers[0] == -numbers[1]) {
     return;
@@ -61,7 +62,7 @@ void HostAgreement::require(const HostMap& map, Deadline deadline) const {
   Tensors inputs{own};
   c10d::AllgatherOptions options;
   options.timeout = deadline.as_timeout();
-  lane_->allgather(all, inputs, options)->wait();
+  waiter.wait(*lane_->allgather(all, inputs, options));
   std::vector<std::string> calls;
   for (int host = 0; host < map.hosts(); ++host) {
     calls.push_back(

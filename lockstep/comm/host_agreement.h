@@ -6,6 +6,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/comm/host_map.h"
+#include "lockstep/comm/watched_wait.h"
 
 namespace lockstep::comm {
 
@@ -18,7 +19,7 @@ class HostAgreement {
   HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std::string call, Deadline deadline);
 
   // Throws PeerError, on all hosts, that shows all sides if their calls differ.
-  void require(const HostMap& map, Deadline deadline) const;
+  void require(const HostMap& map, const WatchedWait& waiter, Deadline deadline) const;
 
  private:
   c10::intrusive_ptr<c10d::Backend> lane_;

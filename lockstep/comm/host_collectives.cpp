@@ -34,12 +34,13 @@ at::Tensor as_gloo_takes_it(const at::Tensor& share) {
 
 HostCollectives::HostCollectives(HostMap map, int rank, int size,
                                  c10::intrusive_ptr<c10d::Backend> inside,
-                                 c10::intrusive_ptr<c10d::Backend> lane)
+                                 c10::intrusive_ptr<c10d::Backend> lane, const WatchedWait& waiter)
     : map_(std::move(map)),
       rank_(rank),
       size_(size),
       inside_(std::move(inside)),
-      lane_(std::move(lane)) {}
+      lane_(std::move(lane)),
+      waiter_(waiter) {}
 
 const at::Tensor& HostCollectives::own(const Tensors& shares) const {
   return shares[static_cast<std::size_t>(map_.local_rank_of(rank_))];
@@ -97,12 +98,12 @@ void HostCollectives::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp&
     const auto shares = shares_of(flat.narrow(0, at, std::min(piece, flat.numel() - at)));
     sum_inside(shares, op, deadline);
     if (at == 0) {
-      agreement.require(map_, deadline);
+      agreement.require(map_, waiter_, deadline);
     }
     pieces.push_back(carry(shares, op, deadline));
   }
   if (flat.numel() == 0) {
-    agreement.require(map_, deadline);
+    agreement.require(map_, waiter_, deadline);
   }
   for (const auto& carried : pieces) {
     arrive(carried, op);
@@ -148,7 +149,7 @@ void HostCollectives::arrive(const Carried& carried, const c10d::ReduceOp& op) c
   if (!carried.work) {
     return;
   }
-  carried.work->wait();
+  waiter_.wait(*carried.work);
   const auto& mine = own(carried.shares);
   if (carried.sent.scalar_type() != mine.scalar_type() && !mine.is_complex()) {
     mine.copy_(carried.sent);
@@ -185,12 +186,12 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
     options.timeout = deadline.as_timeout();
     inside_->broadcast(tensors, options)->wait();
   }
-  agreement.require(map_, deadline);
+  agreement.require(map_, waiter_, deadline);
   Tensors mine{own(shares)};
   if (lane_ && mine[0].numel() > 0) {
     options.rootRank = map_.host_of(root);
     options.timeout = deadline.as_timeout();
-    lane_->broadcast(mine, options)->wait();
+    waiter_.wait(*lane_->broadcast(mine, options));
   }
   if (!root_is_here) {
     gather_inside(shares, deadline);
@@ -200,7 +201,7 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
 void HostCollectives::barrier(Deadline deadline) const {
   meet_inside(deadline);
   // All of a lane have come when it is there.
-  HostAgreement(lane_, "barrier", deadline).require(map_, deadline);
+  HostAgreement(lane_, "barrier", deadline).require(map_, waiter_, deadline);
   meet_inside(deadline);  // Until the neighbours' lanes are through as well.
 }
 

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/comm/host_map.h"
+#include "lockstep/comm/watched_wait.h"
 
 namespace lockstep::comm {
 
@@ -14,9 +15,9 @@ namespace lockstep::comm {
 class HostCollectives {
  public:
   // `inside`: the ranks of this host; null for the only one. `lane`: one rank of each host; null
-  // for a rank without a lane. `size`: all ranks of the job.
+  // for a rank without a lane. `size`: all ranks of the job. `waiter` lives as long.
   HostCollectives(HostMap map, int rank, int size, c10::intrusive_ptr<c10d::Backend> inside,
-                  c10::intrusive_ptr<c10d::Backend> lane);
+                  c10::intrusive_ptr<c10d::Backend> lane, const WatchedWait& waiter);
 
   void all_reduce(const at::Tensor& tensor, const c10d::ReduceOp& op, Deadline deadline) const;
   void broadcast(const at::Tensor& tensor, int root, Deadline deadline) const;
@@ -48,6 +49,7 @@ class HostCollectives {
   int size_;
   c10::intrusive_ptr<c10d::Backend> inside_;
   c10::intrusive_ptr<c10d::Backend> lane_;
+  const WatchedWait& waiter_;
 };
 
 }  // namespace lockstep::comm

@@ -21,7 +21,10 @@ c10::intrusive_ptr<c10d::Store> below(const BackendRequest& request, const std::
 }  // namespace
 
 HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const BackendFactory& gloo)
-    : map_(map), rank_(request.rank), store_(request.store) {
+    : map_(map),
+      rank_(request.rank),
+      store_(request.store),
+      waiter_([this] { return has_ended(); }) {
   const auto deadline = Deadline::in(request.connect_timeout);
   const auto request_for = [&](const std::string& prefix, int rank, std::size_t size) {
     BackendRequest part = request;
@@ -43,22 +46,35 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
     }
   }
   // A lane is a group of its own also where each host has one rank: Gloo counts the collectives of
-  // a group, and those of a lane are started by another thread than the others.
-  c10::intrusive_ptr<c10d::Backend> lane;
+  // a group, and those of a lane are not started in one order with the others.
   const auto open_lane_and_everybody = [&] {
     const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
     everybody_ = gloo(request_for("everybody", rank_, static_cast<std::size_t>(request.size)));
     if (const auto number = map_.lane()) {
-      lane = gloo(request_for("lane/" + std::to_string(*number), map_.here(),
-                              static_cast<std::size_t>(map_.hosts())));
+      const auto lane = request_for("lane/" + std::to_string(*number), map_.here(),
+                                    static_cast<std::size_t>(map_.hosts()));
+      of_lane_.add_opened_by([&] { lane_ = gloo(lane); }, map_.addresses_of_all());
     }
   };
   connections_.add_opened_by(open_lane_and_everybody, map_.addresses_of_all());
   connections_.watch(map_.addresses_of_others());
-  collectives_.emplace(map_, rank_, request.size, inside_, lane);
+  collectives_.emplace(map_, rank_, request.size, inside_, lane_, waiter_);
 }
 
-HostLinks::~HostLinks() { leave(); }
+HostLinks::~HostLinks() {
+  leave();
+  if (waiter_.left_one_behind()) {
+    // Their destructors would wait for it until its timeout; they go with the process.
+    (void)everybody_.release();
+    (void)c10::intrusive_ptr<c10d::Backend>(lane_).release();
+  }
+}
+
+// A connection that is closed is no end where there are more hosts than two: a rank may be done
+// with a collective, and leave, before the others are.
+bool HostLinks::has_ended() const {
+  return has_reason(store_) || (map_.hosts() == 2 && of_lane_.has_closed_one());
+}
 
 void HostLinks::leave() {
   if (inside_) {
@@ -73,6 +89,7 @@ void HostLinks::leave_at_once() {
       broken_ = "rank " + std::to_string(rank_) + " has left the group; form a new one";
     }
   }
+  (void)first_reason(store_, broken_);
   leave();
   connections_.cut();
 }

@@ -26,7 +26,7 @@ class HostLinks {
   HostLinks(const HostLinks&) = delete;
   HostLinks& operator=(const HostLinks&) = delete;
 
-  // Through the hosts; one thread alone.
+  // Through the hosts; one at a time.
   [[nodiscard]] const HostCollectives& collectives() const { return *collectives_; }
   // Gloo among all ranks, for what needs no host in between.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Backend>& everybody() const { return everybody_; }
@@ -36,17 +36,24 @@ class HostLinks {
   [[noreturn]] void fail(const std::string& what, const std::exception& error);
   // Throws PeerError with that reason once there is one.
   void throw_if_broken(const std::string& what) const;
+  // For Gloo's collectives, which may not notice that the group has ended.
+  [[nodiscard]] const WatchedWait& waiter() const { return waiter_; }
   void leave();
   // With works that are not done: whoever waits for them gets an error, here and elsewhere.
   void leave_at_once();
 
  private:
+  [[nodiscard]] bool has_ended() const;
+
   HostMap map_;
   int rank_;
   c10::intrusive_ptr<c10d::Store> store_;
   Connections connections_;
+  Connections of_lane_;
+  WatchedWait waiter_;
   c10::intrusive_ptr<ShmBackend> inside_;  // Null for the only rank of a host.
   c10::intrusive_ptr<c10d::Backend> everybody_;
+  c10::intrusive_ptr<c10d::Backend> lane_;      // Null for a rank without a lane.
   std::optional<HostCollectives> collectives_;  // Set by the constructor.
   mutable std::mutex mutex_;
   std::string broken_;  // Why; empty while all is well.

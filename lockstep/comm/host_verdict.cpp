@@ -1,6 +1,7 @@
 #include "lockstep/comm/host_verdict.h"
 
 #include <algorithm>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -24,6 +25,21 @@ bool is_about_connections(const std::string& words) {
                                     "ocket",  "Broken pipe", "oute to host", "unreachable"};
   return std::any_of(std::begin(kWords), std::end(kWords),
                      [&](const char* word) { return contains(words, word); });
+}
+
+// The store is asked in a thread of its own, which may never come back.
+template <class Answer>
+Answer ask(const Answer& otherwise, const std::function<Answer()>& question) {
+  auto answer = std::make_shared<std::promise<Answer>>();
+  auto future = answer->get_future();
+  std::thread([answer, otherwise, question] {
+    try {
+      answer->set_value(question());
+    } catch (const std::exception&) {
+      answer->set_value(otherwise);
+    }
+  }).detach();
+  return future.wait_for(kStorePatience) == std::future_status::ready ? future.get() : otherwise;
 }
 
 }  // namespace
@@ -50,24 +66,17 @@ std::string reason_of(const std::exception& error, const HostMap& map, int rank,
   return who + what + " (rank " + std::to_string(rank) + " saw: " + words + ")";
 }
 
-// The store is asked in a thread of its own, which may never come back.
 std::string first_reason(const c10::intrusive_ptr<c10d::Store>& store, const std::string& reason) {
-  auto answer = std::make_shared<std::promise<std::string>>();
-  auto future = answer->get_future();
-  std::thread([answer, reason, store] {
-    try {
-      const auto first = store->compareSet(kVerdict, std::vector<std::uint8_t>(),
-                                           std::vector<std::uint8_t>(reason.begin(), reason.end()));
-      answer->set_value({first.begin(), first.end()});
-    } catch (const std::exception&) {
-      answer->set_value(reason);
-    }
-  }).detach();
-  if (future.wait_for(kStorePatience) != std::future_status::ready) {
-    return reason;
-  }
-  const std::string first = future.get();
+  const std::string first = ask<std::string>(reason, [store, reason] {
+    const auto bytes = store->compareSet(kVerdict, std::vector<std::uint8_t>(),
+                                         std::vector<std::uint8_t>(reason.begin(), reason.end()));
+    return std::string(bytes.begin(), bytes.end());
+  });
   return first.empty() ? reason : first;
+}
+
+bool has_reason(const c10::intrusive_ptr<c10d::Store>& store) {
+  return ask<bool>(false, [store] { return store->check({kVerdict}); });
 }
 
 }  // namespace lockstep::comm

@@ -21,4 +21,7 @@ std::string reason_of(const std::exception& error, const HostMap& map, int rank,
 // Takes a second at most: a store whose own host is gone does not answer.
 std::string first_reason(const c10::intrusive_ptr<c10d::Store>& store, const std::string& reason);
 
+// Whether a rank has given one already. False also if the store does not answer within a second.
+bool has_reason(const c10::intrusive_ptr<c10d::Store>& store);
+
 }  // namespace lockstep::comm

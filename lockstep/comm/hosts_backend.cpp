@@ -70,7 +70,7 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
   const auto limit = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
   auto event = begin_profile(start.type, start.outputs);
   ++shared_->unfinished;
-  // In the background always: what it waits for is the network, and the caller can compute.
+  // At once, in the queue's thread: what it waits for is the network, and the caller can compute.
   auto job = shared_->queue.start(
       [shared = shared_.get(), run = std::move(run), limit, name, event = std::move(event),
        caller = at::ThreadLocalState()] {
@@ -114,12 +114,13 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
   const std::string name = what("all_reduce");
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, name);
+    require_separate_elements(tensor, name);
+    (void)shm_fold(options.reduceOp, tensor, name);  // Throws for what no rank can do.
     if (!HostCollectives::reduces(tensor, options.reduceOp)) {
       return forward("allreduce", tensors, [&] {
         return shared_->links.everybody()->allreduce_coalesced(tensors, options);
       });
     }
-    (void)shm_fold(options.reduceOp, tensor, name);  // Throws for what no rank can do.
   }
   return start("all_reduce",
                {tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
@@ -282,6 +283,7 @@ HostsBackend::WorkPointer HostsBackend::recvAnysource(Tensors& tensors, int tag)
 void HostsBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const std::string name = what("monitored_barrier");
   shared_->links.throw_if_broken(name);
+  const NoSigpipe no_sigpipe;  // As in forward().
   as_peer_error(name,
                 [&] { shared_->links.everybody()->monitoredBarrier(options, wait_all_ranks); });
 }

@@ -11,7 +11,8 @@
 namespace lockstep::comm {
 
 // all_reduce, broadcast and barrier go through the hosts: inside a host in shared memory, between
-// hosts each byte once, in the order in which they were started, in a thread of the group's own.
+// hosts each byte once, in the order in which they were started, one at a time, in a thread of the
+// group's own or in one that waits.
 // Everything else is Gloo's.
 //
 // Errors are UsageError for a call that cannot work and PeerError, naming a rank or a host, for

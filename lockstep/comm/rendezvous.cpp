@@ -124,7 +124,7 @@ Rendezvous meet_in_file(const std::string& path, const Membership& member, Deadl
   }
   Rendezvous rendezvous;
   auto store = c10::make_intrusive<c10d::FileStore>(path, member.world_size);
-  store->setTimeout(deadline.remaining());
+  store->setTimeout(deadline.as_timeout());
   rendezvous.store = std::move(store);
   return rendezvous;
 }

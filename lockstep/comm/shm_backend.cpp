@@ -142,6 +142,7 @@ ShmBackend::WorkPointer ShmBackend::allreduce_coalesced(
   std::vector<shm::Fold> folds;
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, name);
+    require_separate_elements(tensor, name);
     folds.push_back(shm_fold(options.reduceOp, tensor, name));
   }
   return start({tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,

@@ -1,7 +1,6 @@
 // A c10d store as the board on which ranks of a shared-memory group meet.
 #pragma once
 
-#include <algorithm>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/shm/handover.h"
@@ -16,8 +15,7 @@ class StoreBoard : public shm::Board {
     store_->set(key, std::vector<std::uint8_t>(text.begin(), text.end()));
   }
   std::string read(const std::string& key, Deadline deadline) override {
-    // A store takes no time left for all the time there is.
-    store_->wait({key}, std::max(deadline.remaining(), std::chrono::milliseconds(1)));
+    store_->wait({key}, deadline.as_timeout());
     const auto bytes = store_->get(key);
     return {bytes.begin(), bytes.end()};
   }

@@ -1,18 +1,24 @@
 // Leaves something in a store for ranks that will look for it without waiting.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
 namespace lockstep::comm {
 
-// Returns once the store has it. Store::set() does not wait for that: a rank that learns from a
-// collective that this one is past its set() may look before the store has heard of it.
+// Returns once the store has it, or after two seconds: the others can go on without. Store::set()
+// does not wait: a rank that learns from a collective that this one is past its set() may look
+// before the store has heard of it.
 inline void post(c10d::Store& store, const std::string& key,
                  const std::vector<std::uint8_t>& bytes) {
+  constexpr std::chrono::milliseconds kPatience{2000};
   store.set(key, bytes);
-  (void)store.check({key});  // The answer comes after the set was done.
+  try {
+    store.wait({key}, kPatience);    // Answered after the set was done.
+  } catch (const std::exception&) {  // It is slow, or gone: whoever needs it will say so.
+  }
 }
 
 inline void post(c10d::Store& store, const std::string& key, const std::string& text) {

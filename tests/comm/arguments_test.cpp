@@ -24,6 +24,12 @@ TEST(Arguments, ARankOutsideTheGroupIsNamedWithItsRole) {
               ThrowsMessage<UsageError>(HasSubstr("the root is 2, expected 0 to 1")));
 }
 
+TEST(Arguments, AnExpandedTensorIsNotWritten) {
+  EXPECT_NO_THROW(require_separate_elements(at::zeros({3, 4}).t(), "call"));
+  EXPECT_THAT([] { require_separate_elements(at::zeros({1}).expand({4}), "call"); },
+              ThrowsMessage<UsageError>(HasSubstr("call: several elements")));
+}
+
 TEST(Arguments, AListNeedsOneTensorPerRankOfOneDtype) {
   const auto ints = at::zeros({1}, at::kLong);
   const auto floats = at::zeros({1});

@@ -11,6 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
+using lockstep::testing::all_reduce;
 using lockstep::testing::kTwoHosts;
 using lockstep::testing::run_ranks;
 using ::testing::AllOf;
@@ -18,33 +19,26 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(HostLinks, ARankThatIsKilledIsNamedOnEveryHostAndTheRestFormANewGroup) {
-  EXPECT_THAT(
-      [] {
-        spawn(4, [](int rank) {
-          ::setenv("LOCKSTEP_HOST_ID", rank < 2 ? "here" : "there", 1);
-          auto world = init_process_group({.timeout = std::chrono::seconds(60)});
-          const auto tensor = at::full({1000}, 1.0F);
-          world.all_reduce(tensor).wait();
-          if (rank == 3) {
-            ::usleep(200000);
-            ::raise(SIGKILL);
-          }
-          const auto begin = std::chrono::steady_clock::now();
-          try {
-            world.all_reduce(tensor).wait();
-            throw std::runtime_error("it went through");
-          } catch (const PeerError& error) {
-            const std::string text = error.what();
-            if (text.find("rank 3") == std::string::npos ||
-                std::chrono::steady_clock::now() - begin > std::chrono::seconds(3)) {
-              throw std::runtime_error("named too late or not at all: " + text);
-            }
-          }
-          ::usleep(2000000);  // spawn() would end the others at the first that comes back.
-        });
+TEST(HostLinks, ARankThatEndsIsNamedOnEveryHostAndTheRestFormANewGroup) {
+  run_ranks(
+      4,
+      [](Group& world) {
+        const auto tensor = at::full({1000}, 1.0F);
+        world.all_reduce(tensor).wait();
+        if (world.rank() == 3) {
+          ::usleep(200000);
+          ::_exit(0);  // Not killed, so that the others are left alone.
+        }
+        const auto begin = std::chrono::steady_clock::now();
+        EXPECT_THAT([&] { world.all_reduce(tensor).wait(); },
+                    ThrowsMessage<PeerError>(HasSubstr("rank 3")));
+        EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+        const auto rest = world.new_group({0, 1, 2});
+        const auto sum = at::full({1000}, 1.0F);
+        rest.all_reduce(sum).wait();
+        EXPECT_EQ(sum[999].item<float>(), 3);
       },
-      ThrowsMessage<SpawnError>(AllOf(HasSubstr("rank 3"), HasSubstr("SIGKILL"))));
+      kTwoHosts);
 }
 
 TEST(HostLinks, ARankThatDoesNotComeIsAnErrorAtTheDeadlineOnAll) {
@@ -62,6 +56,38 @@ TEST(HostLinks, ARankThatDoesNotComeIsAnErrorAtTheDeadlineOnAll) {
                                            AnyOf(HasSubstr("rank 3"), HasSubstr("ranks 2, 3")))));
         EXPECT_THROW(world.all_reduce(tensor).wait(), PeerError) << "it is broken now";
         ::usleep(1500000);
+      },
+      kTwoHosts);
+}
+
+// Gloo may forget a send that begins while its connection is cut: in one of six of these rounds.
+TEST(HostLinks, AnErrorInsideOneHostEndsTheOthersWaits) {
+  run_ranks(
+      4,
+      [](Group& world) {
+        for (int round = 0; round < 10; ++round) {
+          auto group = world.new_group({0, 1, 2, 3});
+          all_reduce(group, at::full({10}, 1.0F))->wait();
+          const auto begin = std::chrono::steady_clock::now();
+          const auto op = world.rank() == 0 ? c10d::ReduceOp::SUM : c10d::ReduceOp::MAX;
+          EXPECT_THROW(all_reduce(group, at::full({10}, 1.0F), op)->wait(), PeerError);
+          EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+          world.barrier();
+        }
+      },
+      kTwoHosts);
+}
+
+TEST(HostLinks, ARankThatIsLateIsNotTakenForOneThatIsGone) {
+  run_ranks(
+      4,
+      [](Group& world) {
+        if (world.rank() == 3) {
+          ::usleep(2500000);
+        }
+        const auto tensor = at::full({10}, 1.0F);
+        all_reduce(world, tensor)->wait();
+        EXPECT_EQ(tensor[9].item<float>(), 4);
       },
       kTwoHosts);
 }

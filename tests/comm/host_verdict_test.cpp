@@ -56,6 +56,8 @@ TEST(HostVerdict, TheFirstReasonIsEverybodys) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   EXPECT_EQ(first_reason(store, "the first"), "the first");
   EXPECT_EQ(first_reason(store, "the second"), "the first");
+  EXPECT_TRUE(has_reason(store));
+  EXPECT_FALSE(has_reason(c10::make_intrusive<c10d::HashStore>()));
 }
 
 }  // namespace

@@ -133,6 +133,8 @@ TEST(HostsBackend, WrongCallsAreRefusedByName) {
         Tensors two{at::zeros({1}), at::zeros({1})};
         EXPECT_THAT([&] { world.backend()->broadcast(two, {}); },
                     ThrowsMessage<UsageError>(HasSubstr("broadcast on rank")));
+        EXPECT_THAT([&] { all_reduce(world, at::zeros({2}, at::kBool), c10d::ReduceOp::AVG); },
+                    ThrowsMessage<UsageError>(HasSubstr("avg is not defined for Bool")));
         Tensors one{at::zeros({1})};
         c10d::BroadcastOptions options;
         options.rootRank = 5;

@@ -80,8 +80,10 @@ TEST(QueuedWork, AWaitThatIsTooShortLeavesTheWorkRunning) {
 TEST(QueuedWork, WhatFailsOnOneRankAloneBreaksTheGroupOnAll) {
   on_ranks(2, [](Group& world) {
     // Rank 0 has one value that looks like four: nothing can be written there.
-    const auto tensor = world.rank() == 0 ? at::zeros({1}).expand({4}) : at::zeros({4});
-    const auto work = all_reduce(world, tensor);
+    Tensors tensors{world.rank() == 0 ? at::zeros({1}).expand({4}) : at::zeros({4})};
+    c10d::BroadcastOptions options;
+    options.rootRank = 1;
+    const auto work = world.backend()->broadcast(tensors, options);
     if (world.rank() == 0) {
       EXPECT_ANY_THROW(work->wait());
     } else {
