@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import BIN
+from conftest import BIN, wait_for
 from two_hosts import are_possible
 
 
@@ -43,7 +43,7 @@ def test_nothing_is_left_when_it_is_ended():
     bench.terminate()
     assert bench.wait(30) == 143
     assert namespaces() == before
-    assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+    wait_for(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], what="the end of its processes")
 
 
 @pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--model", "vgg"], ["--what"]])
