@@ -30,6 +30,14 @@ void require_one_per_rank(const std::vector<at::Tensor>& tensors, int ranks, con
   }
 }
 
+void require_as_many(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                     const std::string& what) {
+  if (outputs.size() != inputs.size()) {
+    throw UsageError(what + ": there are " + std::to_string(outputs.size()) + " outputs for " +
+                     std::to_string(inputs.size()) + " inputs");
+  }
+}
+
 void require_separate_elements(const at::Tensor& tensor, const std::string& what) {
   if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
     throw UsageError(what +

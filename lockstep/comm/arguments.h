@@ -25,6 +25,10 @@ auto& only(List& list, const std::string& what) {
 // `role` is what the rank is called in the call: root, source, destination.
 void require_rank(int64_t rank, int ranks, const char* role, const std::string& what);
 
+// One output per input.
+void require_as_many(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+                     const std::string& what);
+
 // For a tensor that is written: not one that was expanded, whose elements lie in one place.
 void require_separate_elements(const at::Tensor& tensor, const std::string& what);
 

@@ -15,15 +15,17 @@ bool ForwardedWork::wait(std::chrono::milliseconds timeout) {
   const auto type = retrieveOpType();
   const bool is_message = type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
                           type == c10d::OpType::RECVANYSOURCE || type == c10d::OpType::UNKNOWN;
+  // Not a message: Gloo ends it when a wait for it is over.
+  const bool watched = timeout == kNoTimeout && !is_message;
   try {
-    if (timeout != kNoTimeout || is_message) {  // Gloo ends a message when a wait for it is over.
+    if (!watched) {
       return work_->wait(timeout);
     }
     links_->waiter().wait(*work_);
     return true;
   } catch (const std::exception& error) {
-    const bool was_patient = timeout == kNoTimeout && !is_message;
-    if (!was_patient && (!work_->isCompleted() || work_->isSuccess())) {
+    if (!watched &&
+        (!work_->isCompleted() || work_->isSuccess())) {  // The caller's patience ended.
       rethrow_as_peer_error(what_);
     }
     links_->fail(what_, error);

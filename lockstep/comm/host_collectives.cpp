@@ -86,9 +86,8 @@ void HostCollectives::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp&
                                  Deadline deadline) const {
   const HostAgreement agreement(lane_,
                                 "all_reduce (" + std::string(c10::toString(tensor.scalar_type())) +
-                                    ", " + std::to_string(tensor.numel()) +
-                                    " elements, operation " +
-                                    std::to_string(static_cast<int>(op.op_)) + ")",
+                                    ", " + std::to_string(tensor.numel()) + " elements, " +
+                                    name_of(shm_fold(op, tensor, "all_reduce").reduction.op) + ")",
                                 deadline);
   const at::Tensor flat = tensor.view({-1});
   const std::int64_t piece =

@@ -73,7 +73,7 @@ HostLinks::~HostLinks() {
 // A connection that is closed is no end where there are more hosts than two: a rank may be done
 // with a collective, and leave, before the others are.
 bool HostLinks::has_ended() const {
-  return has_reason(store_) || (map_.hosts() == 2 && of_lane_.has_closed_one());
+  return has_reason(store_, asked_) || (map_.hosts() == 2 && of_lane_.has_closed_one());
 }
 
 void HostLinks::leave() {

@@ -1,6 +1,7 @@
 // What a rank of a job on several hosts holds: shared memory inside its host, Gloo between hosts.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,8 @@ class HostLinks {
   HostMap map_;
   int rank_;
   c10::intrusive_ptr<c10d::Store> store_;
+  // Whether the store owes an answer: it may be stopped, and waits look often.
+  std::shared_ptr<std::atomic<bool>> asked_ = std::make_shared<std::atomic<bool>>(false);
   Connections connections_;
   Connections of_lane_;
   WatchedWait waiter_;

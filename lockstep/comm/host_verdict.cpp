@@ -75,8 +75,16 @@ std::string first_reason(const c10::intrusive_ptr<c10d::Store>& store, const std
   return first.empty() ? reason : first;
 }
 
-bool has_reason(const c10::intrusive_ptr<c10d::Store>& store) {
-  return ask<bool>(false, [store] { return store->check({kVerdict}); });
+bool has_reason(const c10::intrusive_ptr<c10d::Store>& store,
+                const std::shared_ptr<std::atomic<bool>>& asked) {
+  if (asked->exchange(true)) {
+    return false;
+  }
+  return ask<bool>(false, [store, asked] {
+    const bool given = store->check({kVerdict});
+    *asked = false;  // A store that has failed is not asked again.
+    return given;
+  });
 }
 
 }  // namespace lockstep::comm

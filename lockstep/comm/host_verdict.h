@@ -3,7 +3,9 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <exception>
+#include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
@@ -21,7 +23,9 @@ std::string reason_of(const std::exception& error, const HostMap& map, int rank,
 // Takes a second at most: a store whose own host is gone does not answer.
 std::string first_reason(const c10::intrusive_ptr<c10d::Store>& store, const std::string& reason);
 
-// Whether a rank has given one already. False also if the store does not answer within a second.
-bool has_reason(const c10::intrusive_ptr<c10d::Store>& store);
+// Whether a rank has given one already. False also if the store does not answer within a second,
+// and while it owes the answer to the question before: `asked` is true then.
+bool has_reason(const c10::intrusive_ptr<c10d::Store>& store,
+                const std::shared_ptr<std::atomic<bool>>& asked);
 
 }  // namespace lockstep::comm

@@ -97,10 +97,7 @@ MpiBackend::WorkPointer MpiBackend::_allgather_base(at::Tensor& output, at::Tens
 MpiBackend::WorkPointer MpiBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const std::string name = what("all_gather");
-  if (outputs.size() != inputs.size()) {
-    throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
-                     std::to_string(inputs.size()) + " inputs");
-  }
+  require_as_many(outputs, inputs, name);
   for (const auto& output : outputs) {
     require_dense_cpu(output, name);
   }

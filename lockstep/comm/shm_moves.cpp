@@ -83,10 +83,7 @@ ShmBackend::WorkPointer ShmBackend::_allgather_base(at::Tensor& output, at::Tens
 ShmBackend::WorkPointer ShmBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const std::string name = what("allgather_into_tensor");
-  if (outputs.size() != inputs.size()) {
-    throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
-                     std::to_string(inputs.size()) + " inputs");
-  }
+  require_as_many(outputs, inputs, name);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
     require_dense_cpu(outputs[i], name);

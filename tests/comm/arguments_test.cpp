@@ -24,6 +24,13 @@ TEST(Arguments, ARankOutsideTheGroupIsNamedWithItsRole) {
               ThrowsMessage<UsageError>(HasSubstr("the root is 2, expected 0 to 1")));
 }
 
+TEST(Arguments, EveryInputNeedsAnOutput) {
+  const auto tensor = at::zeros({1});
+  EXPECT_NO_THROW(require_as_many({tensor}, {tensor}, "call"));
+  EXPECT_THAT([&] { require_as_many({tensor}, {tensor, tensor}, "call"); },
+              ThrowsMessage<UsageError>(HasSubstr("call: there are 1 outputs for 2 inputs")));
+}
+
 TEST(Arguments, AnExpandedTensorIsNotWritten) {
   EXPECT_NO_THROW(require_separate_elements(at::zeros({3, 4}).t(), "call"));
   EXPECT_THAT([] { require_separate_elements(at::zeros({1}).expand({4}), "call"); },

@@ -39,6 +39,17 @@ TEST(Connections, FindsThoseThatWereOpenedMeanwhile) {
   EXPECT_FALSE(has_ended(before.here));
 }
 
+TEST(Connections, KnowsWhetherOneWasClosedByEitherSide) {
+  Connections connections;
+  std::optional<Pair> pair;
+  connections.add_opened_by([&] { pair.emplace(); }, {"127.0.0.1"});
+  EXPECT_FALSE(connections.has_closed_one());
+  ::shutdown(pair->there.get(), SHUT_RDWR);
+  EXPECT_TRUE(connections.has_closed_one());
+  pair.reset();
+  EXPECT_TRUE(connections.has_closed_one());
+}
+
 TEST(Connections, ThoseToOtherAddressesAreNotTaken) {
   Connections connections;
   std::optional<Pair> pair;

@@ -56,8 +56,12 @@ TEST(HostVerdict, TheFirstReasonIsEverybodys) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   EXPECT_EQ(first_reason(store, "the first"), "the first");
   EXPECT_EQ(first_reason(store, "the second"), "the first");
-  EXPECT_TRUE(has_reason(store));
-  EXPECT_FALSE(has_reason(c10::make_intrusive<c10d::HashStore>()));
+  const auto asked = std::make_shared<std::atomic<bool>>(false);
+  EXPECT_TRUE(has_reason(store, asked));
+  EXPECT_FALSE(*asked);
+  EXPECT_FALSE(has_reason(c10::make_intrusive<c10d::HashStore>(), asked));
+  *asked = true;
+  EXPECT_FALSE(has_reason(store, asked)) << "while it owes an answer";
 }
 
 }  // namespace
