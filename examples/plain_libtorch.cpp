@@ -10,7 +10,7 @@
 #include <ATen/ops/full.h>
 
 #include <cstdio>
-#include <cstdlib>
+#include <string>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
@@ -21,8 +21,8 @@ int main(int argc, char** argv) try {
     std::fprintf(stderr, "usage: plain_libtorch FILE RANK SIZE [BACKEND]\n");
     return 2;
   }
-  const int rank = std::atoi(argv[2]);
-  const int size = std::atoi(argv[3]);
+  const int rank = std::stoi(argv[2]);
+  const int size = std::stoi(argv[3]);
   const auto store = c10::make_intrusive<c10d::FileStore>(argv[1], size);
   const auto backend =
       lockstep::make_backend(store, rank, size, {.name = argc > 4 ? argv[4] : "lockstep"});

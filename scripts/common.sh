@@ -32,12 +32,10 @@ test_python() {
   fi
 }
 
-# build PRESET [TARGET...]: configures and builds. The two variables are passed on even when empty,
-# so that a value cached by an earlier run does not outlive the variable.
-build() {
-  local preset=$1
-  shift
-  local log
+# configure PRESET. The two variables are passed on even when empty, so that a value cached by an
+# earlier run does not outlive the variable.
+configure() {
+  local preset=$1 log
   log=$(mktemp)
   if ! cmake --preset "$preset" -DLIBTORCH_ROOT="${LIBTORCH_ROOT:-}" \
     -DLOCKSTEP_PYTHON="${LOCKSTEP_PYTHON:-}" >"$log" 2>&1; then
@@ -47,6 +45,13 @@ build() {
   fi
   grep -E '^-- (LibTorch|CUDA parts)' "$log" || true
   rm -f "$log"
+}
+
+# build PRESET [TARGET...]: configures and builds.
+build() {
+  local preset=$1
+  shift
+  configure "$preset"
   cmake --build --preset "$preset" -j "$(jobs)" ${1:+--target "$@"}
 }
 

@@ -43,6 +43,10 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+bool contains(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
 std::string join_numbers(const std::vector<int>& numbers) {
   std::vector<std::string> parts;
   parts.reserve(numbers.size());

@@ -19,6 +19,8 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 
 std::string_view trim(std::string_view text);
 
+bool contains(std::string_view text, std::string_view part);
+
 // "0, 1, 5" for messages that list ranks.
 std::string join_numbers(const std::vector<int>& numbers);
 

@@ -29,7 +29,7 @@ struct StepOptions {
 };
 
 // How long the timed steps of a turn take together, and how many they are.
-constexpr double kTurnSeconds = 0.4;
+constexpr double kStepsSeconds = 0.4;
 constexpr int kFewestSteps = 3;
 constexpr int kMostSteps = 2000;
 // Of each side, before the first round; their losses are compared.
@@ -91,7 +91,7 @@ void keep_memory() {
 
 // As long a turn for all sides. Warming up takes a quarter of it at most.
 StepSides::Turn turn_for(double seconds, const StepOptions& options) {
-  const auto fitting = static_cast<int>(std::min<double>(kMostSteps, kTurnSeconds / seconds));
+  const auto fitting = static_cast<int>(std::min<double>(kMostSteps, kStepsSeconds / seconds));
   const int steps = options.steps > 0 ? options.steps : std::max(kFewestSteps, fitting);
   return {.warm = std::clamp(steps / 4, 1, 20), .steps = steps};
 }

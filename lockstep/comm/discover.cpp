@@ -44,7 +44,7 @@ int port_of_job(const std::string& job) {
   return 20000 + static_cast<int>(hash % 10000U);
 }
 
-struct Job {
+struct ScheduledJob {
   std::string scheduler;
   std::string id;
   std::vector<std::string> hosts;  // In node order; empty where the scheduler does not tell.
@@ -52,7 +52,7 @@ struct Job {
 };
 
 // MASTER_ADDR if set; one host meets by name; several on the first of the list.
-void choose_meeting(const Environment& env, const Job& job, Membership& member) {
+void choose_meeting(const Environment& env, const ScheduledJob& job, Membership& member) {
   const int port = checked_port(env);
   if (const auto address = env.get("MASTER_ADDR")) {
     member.master = Endpoint{*address, port != 0 ? port : port_of_job(job.id)};
@@ -94,7 +94,7 @@ Membership from_slurm(const Environment& env) {
   member.local_rank = small_int(env, "SLURM_LOCALID");
   member.node_rank = small_int(env, "SLURM_NODEID");
 
-  Job job{
+  ScheduledJob job{
       .scheduler = "slurm",
       .id = env.get("SLURM_JOB_ID").value_or("0") + "." + env.get("SLURM_STEP_ID").value_or("0")};
   member.found_by = "Slurm step " + job.id;
@@ -159,7 +159,7 @@ Membership from_mpi(const Environment& env, const MpiNames& names, int parent_pr
   member.found_by = names.starter;
   member.local_rank = small_int(env, names.local_rank);
   member.local_size = small_int(env, names.local_size);
-  Job job{.scheduler = names.scheduler};
+  ScheduledJob job{.scheduler = names.scheduler};
   job.one_host = member.local_size == member.world_size;
   auto ids = names.job_ids;
   ids.insert(ids.end(), {"SLURM_JOB_ID", "PBS_JOBID"});
@@ -194,7 +194,7 @@ Membership from_pbsdsh(const Environment& env) {
   }
   Membership member;
   member.launched = true;
-  Job job{.scheduler = "pbs", .id = env.get("PBS_JOBID").value_or("0"), .hosts = hosts};
+  ScheduledJob job{.scheduler = "pbs", .id = env.get("PBS_JOBID").value_or("0"), .hosts = hosts};
   member.found_by = "pbsdsh of job " + job.id;
   const bool per_slot = env.has("PBS_VNODENUM");
   const auto& places = per_slot ? slots : hosts;

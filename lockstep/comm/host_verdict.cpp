@@ -15,10 +15,6 @@ namespace {
 constexpr const char* kVerdict = "verdict";
 constexpr std::chrono::seconds kStorePatience{1};
 
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 // What Gloo says of its peers, as opposed to what goes wrong on this rank alone.
 bool is_about_connections(const std::string& words) {
   constexpr const char* kWords[] = {"onnect", "imed out",    "imeout",       "closed",     "reset",

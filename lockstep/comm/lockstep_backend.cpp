@@ -1,31 +1,26 @@
 // "lockstep": shared memory where all ranks of the group are on one host, and where they are not,
 // shared memory inside each host and Gloo between them.
-#include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/hosts_backend.h"
+#include "lockstep/comm/roll_call.h"
 
 namespace lockstep {
 namespace {
 
-std::string key_of(int rank) { return "host/" + std::to_string(rank); }
-
 // The same map on every rank but for its own place in it.
 comm::HostMap map_of(const BackendRequest& request) {
-  const std::string here = comm::HostCard::of_this_process().to_text();
-  request.store->set(key_of(request.rank), std::vector<std::uint8_t>(here.begin(), here.end()));
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < request.size; ++rank) {
-    keys.push_back(key_of(rank));
-  }
-  request.store->wait(keys, request.connect_timeout);
   std::vector<comm::HostCard> cards;
-  for (const auto& key : keys) {
-    const auto text = request.store->get(key);
-    cards.push_back(comm::HostCard::from_text({text.begin(), text.end()}));
+  for (const auto& text : comm::call_roll(*request.store,
+                                          {.rank = request.rank,
+                                           .size = request.size,
+                                           .backend = "lockstep",
+                                           .text = comm::HostCard::of_this_process().to_text()},
+                                          request.connect_timeout)) {
+    cards.push_back(comm::HostCard::from_text(text));
   }
   return {cards, request.rank};
 }

@@ -7,6 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/roll_call.h"
 
 namespace lockstep::comm {
 namespace {
@@ -38,10 +39,12 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
     if (missing.empty()) {
       throw;
     }
+    const bool says_the_same = dynamic_cast<const AbsentRanks*>(&error) != nullptr;
+    const std::string details = says_the_same ? "" : std::string(" (") + error.what() + ")";
     throw PeerError(std::string(operation) + " on " + state.who() + ": " +
                     (missing.size() == 1 ? "rank " : "ranks ") + join_numbers(missing) +
                     " did not join within " + to_text(state.job->timeout) +
-                    "; see their logs, or raise the timeout (" + error.what() + ")");
+                    "; see their logs, or raise the timeout" + details);
   }
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 // With ranks that are not through yet: mpirun takes a rank that leaves before for a failure, and
 // ends the others. Where one is dead, mpirun ends this one.
-constexpr std::chrono::minutes kPatience{30};
-constexpr std::chrono::seconds kMoment{1};
+constexpr std::chrono::minutes kJoinPatience{30};
+constexpr std::chrono::seconds kLook{1};
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void MpiProcess::leave(int status) {
           mpi_.finalize();
         }
       },
-      Deadline::in(well ? kPatience : kMoment));
+      Deadline::in(well ? kJoinPatience : kLook));
 }
 
 std::shared_ptr<MpiGroup> MpiProcess::make_group(const std::vector<int>& members, int tag,

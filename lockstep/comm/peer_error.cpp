@@ -19,10 +19,6 @@ std::string first_line(std::string text) {
   return end == std::string::npos ? text : text.substr(0, end + 1);
 }
 
-bool contains(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 bool is_argument_error(const std::string& text) {

@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::seconds kSweepPatience{1};
+constexpr std::chrono::seconds kLeaderSweeps{1};
 
 JobSettings settings_of(const Context& context) {
   const RunOptions& options = context.options;
@@ -104,7 +104,7 @@ void Leader::sweep() {
   if (!hub_) {
     store_.stop();  // Other nodes may still need theirs.
   }
-  kill_descendants(Deadline::in(kSweepPatience), store_.pid());
+  kill_descendants(Deadline::in(kLeaderSweeps), store_.pid());
 }
 
 void Leader::close(Deadline deadline) {

@@ -9,7 +9,7 @@ namespace lockstep::launch {
 namespace {
 
 // A process survives SIGKILL only inside a system call that cannot be interrupted.
-constexpr std::chrono::seconds kKillPatience{5};
+constexpr std::chrono::seconds kWorkersEndIn{5};
 constexpr std::chrono::seconds kDrainPatience{1};
 constexpr std::chrono::seconds kSilence{1};  // Before a user wonders what we wait for.
 
@@ -96,7 +96,7 @@ void LocalNode::on_time() {
     consoles_.err.say("lockstep run: " + workers_->running_ranks() + " did not end within " +
                       to_text(deadline_.total()) + ": killed\n");
     phase_ = Phase::kKilling;
-    deadline_ = Deadline::in(kKillPatience);
+    deadline_ = Deadline::in(kWorkersEndIn);
     workers_->signal(SIGKILL);
   } else {
     consoles_.err.say("lockstep run: " + workers_->running_ranks() +

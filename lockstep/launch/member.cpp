@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::seconds kSweepPatience{2};
+constexpr std::chrono::seconds kMemberSweeps{2};
 // Signals are not seen during one try.
 constexpr std::chrono::milliseconds kOneTry{1000};
 
@@ -130,7 +130,7 @@ void Member::report(const Message& message) {
   }
 }
 
-void Member::sweep() { kill_descendants(Deadline::in(kSweepPatience)); }
+void Member::sweep() { kill_descendants(Deadline::in(kMemberSweeps)); }
 
 void Member::close(Deadline deadline) {
   if (channel_) {

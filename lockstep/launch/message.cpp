@@ -10,8 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMostWorkers = 1 << 16;
-constexpr std::size_t kMostNodes = 256;    // A plan of so many fits into one message.
+constexpr int kMostWorkersOfANode = 1 << 16;
 constexpr std::size_t kMostFailures = 16;  // The report shows fewer.
 
 // The end of a text says more than its beginning.
@@ -28,15 +27,17 @@ int number_at(const Json& json, const char* key, int low, int high) {
   return value.get<int>();
 }
 
-std::string text_at(const Json& json, const char* key) { return json.at(key).get<std::string>(); }
+std::string must_have_text(const Json& json, const char* key) {
+  return json.at(key).get<std::string>();
+}
 
 Json write_node(const NodeInfo& node) {
   return {{"host", cut(node.host, 100)}, {"workers", node.workers}, {"role", cut(node.role, 64)}};
 }
 
 NodeInfo read_node(const Json& json) {
-  return {text_at(json, "host"), number_at(json, "workers", 1, kMostWorkers),
-          text_at(json, "role")};
+  return {must_have_text(json, "host"), number_at(json, "workers", 1, kMostWorkersOfANode),
+          must_have_text(json, "role")};
 }
 
 Json write_failure(const Failure& failure) {
@@ -56,18 +57,18 @@ Json write_failure(const Failure& failure) {
 
 Failure read_failure(const Json& json) {
   Failure failure;
-  failure.rank = number_at(json, "rank", 0, kMostWorkers * static_cast<int>(kMostNodes) - 1);
-  failure.local_rank = number_at(json, "local_rank", 0, kMostWorkers);
-  failure.node_rank = number_at(json, "node_rank", 0, static_cast<int>(kMostNodes));
-  failure.host = text_at(json, "host");
+  failure.rank = number_at(json, "rank", 0, kMostWorkersOfANode * kMostNodes - 1);
+  failure.local_rank = number_at(json, "local_rank", 0, kMostWorkersOfANode);
+  failure.node_rank = number_at(json, "node_rank", 0, kMostNodes);
+  failure.host = must_have_text(json, "host");
   failure.pid = number_at(json, "pid", 0, 1 << 30);
   failure.exit_code = number_at(json, "exit_code", 0, 255);
   failure.signal = number_at(json, "signal", 0, 127);
   failure.stopped_by_us = json.at("stopped_by_us").get<bool>();
-  failure.message = text_at(json, "message");
-  failure.traceback = text_at(json, "traceback");
-  failure.stderr_tail = text_at(json, "stderr_tail");
-  failure.log_path = text_at(json, "log_path");
+  failure.message = must_have_text(json, "message");
+  failure.traceback = must_have_text(json, "traceback");
+  failure.stderr_tail = must_have_text(json, "stderr_tail");
+  failure.log_path = must_have_text(json, "log_path");
   return failure;
 }
 
@@ -86,14 +87,14 @@ Json write_plan(const JobPlan& plan) {
 
 JobPlan read_plan(const Json& json) {
   JobPlan plan;
-  plan.run_id = text_at(json, "run_id");
+  plan.run_id = must_have_text(json, "run_id");
   for (const auto& node : json.at("nodes")) {
     plan.nodes.push_back(read_node(node));
   }
-  if (plan.nodes.empty() || plan.nodes.size() > kMostNodes) {
+  if (plan.nodes.empty() || plan.nodes.size() > static_cast<std::size_t>(kMostNodes)) {
     throw PeerError("message: a plan for " + std::to_string(plan.nodes.size()) + " nodes");
   }
-  plan.master_addr = text_at(json, "master_addr");
+  plan.master_addr = must_have_text(json, "master_addr");
   plan.master_port = number_at(json, "master_port", 1, 65535);
   plan.attempt = number_at(json, "attempt", 0, 1 << 30);
   plan.max_restarts = number_at(json, "max_restarts", 0, 1 << 30);
@@ -143,16 +144,16 @@ struct Writer {
 
 Join read_join(const Json& json) {
   Join join;
-  join.run_id = text_at(json, "run_id");
-  join.nodes = number_at(json, "nodes", 1, static_cast<int>(kMostNodes));
-  join.node_rank = number_at(json, "node_rank", -1, static_cast<int>(kMostNodes));
+  join.run_id = must_have_text(json, "run_id");
+  join.nodes = number_at(json, "nodes", 1, kMostNodes);
+  join.node_rank = number_at(json, "node_rank", -1, kMostNodes);
   join.node = read_node(json.at("node"));
   join.pid = number_at(json, "pid", 0, 1 << 30);
   return join;
 }
 
 Start read_start(const Json& json) {
-  Start start{read_plan(json.at("plan")), 0, text_at(json, "why")};
+  Start start{read_plan(json.at("plan")), 0, must_have_text(json, "why")};
   start.node_rank = number_at(json, "node_rank", 0, static_cast<int>(start.plan.nodes.size()) - 1);
   return start;
 }
@@ -166,14 +167,14 @@ Stopped read_stopped(const Json& json) {
 }
 
 Message read_message(const Json& json) {
-  const std::string type = text_at(json, "type");
+  const std::string type = must_have_text(json, "type");
   const auto attempt = [&] { return number_at(json, "attempt", 0, 1 << 30); };
   const auto signal = [&] { return number_at(json, "signal", 1, 127); };
   if (type == "join") {
     return read_join(json);
   }
   if (type == "refused") {
-    return Refused{text_at(json, "reason")};
+    return Refused{must_have_text(json, "reason")};
   }
   if (type == "start") {
     return read_start(json);
@@ -197,7 +198,7 @@ Message read_message(const Json& json) {
     return Interrupted{signal()};
   }
   if (type == "end") {
-    return End{number_at(json, "exit_code", 0, 255), text_at(json, "text")};
+    return End{number_at(json, "exit_code", 0, 255), must_have_text(json, "text")};
   }
   throw PeerError("message: there is no type '" + cut(type, 64) + "'");
 }

@@ -15,6 +15,8 @@
 
 namespace lockstep::launch {
 
+inline constexpr int kMostNodes = 256;  // A plan of so many fits into one message.
+
 struct Join {
   std::string run_id;
   int nodes = 1;       // The --nnodes it was started with.

@@ -13,13 +13,13 @@
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/flags.h"
+#include "lockstep/launch/message.h"
 
 namespace lockstep::launch {
 namespace {
 
 constexpr int kStaticPort = 29500;
 constexpr int kC10dPort = 29400;
-constexpr int kMostNodes = 256;
 
 int parse_number(const FlagValues& flags, std::string_view name, int low, int high, int fallback) {
   const auto text = flags.get(name);

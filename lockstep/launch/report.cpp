@@ -14,7 +14,6 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr std::size_t kTailLines = 15;
 constexpr std::size_t kMessageLines = 5;
 constexpr std::size_t kOtherLines = 10;
 constexpr std::size_t kLineLength = 300;

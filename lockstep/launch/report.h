@@ -21,6 +21,9 @@ std::string format_report(const std::vector<Failure>& failures, bool several_nod
 // One line for each worker that failed without being told to stop; empty if there is none.
 std::string list_failures(const std::vector<Failure>& failures, bool several_nodes);
 
+// Lines of a worker's output, or frames of its traceback, that a report shows.
+inline constexpr std::size_t kTailLines = 15;
+
 // The frames nearest to the fault: the first ones of a C++ backtrace ("#0 ..."), with readable
 // names, and the last ones of a Python one.
 std::string innermost_frames(const std::string& traceback, std::size_t lines);

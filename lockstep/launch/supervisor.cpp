@@ -17,7 +17,7 @@ namespace {
 
 // After a second signal the agent kills everything itself; this is for an agent that cannot.
 constexpr std::chrono::milliseconds kAgentPatience{1000};
-constexpr std::chrono::seconds kKillPatience{5};
+constexpr std::chrono::seconds kAgentsEndIn{5};
 
 [[noreturn]] void become_agent(const Context& context, Pipe pipe) {
   ::setsid();
@@ -80,7 +80,7 @@ int supervise(const Context& context) {
   }
   pipe.read_end.reset();
   const auto status = wait_for(agent, *context.signals);
-  const bool all_gone = kill_descendants(Deadline::in(kKillPatience));
+  const bool all_gone = kill_descendants(Deadline::in(kAgentsEndIn));
   context.folder.remove_if_temporary();
   if (!all_gone) {
     say("some processes cannot be killed (stuck in the kernel?)");

@@ -29,7 +29,6 @@ struct WorkerGroup::Worker {
 namespace {
 
 constexpr std::size_t kTailBytes = std::size_t{64} << 10;
-constexpr std::size_t kTailLines = 15;
 
 // The child's end of a stream. `end` must live until the child is forked.
 struct StreamEnd {

@@ -14,7 +14,7 @@ namespace {
 using Prints = std::vector<std::uint64_t>;
 
 constexpr std::size_t kKept = 2;
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kFingerprintPatience{2};
 
 std::vector<std::uint8_t> bytes_of(const Prints& prints) {
   std::vector<std::uint8_t> bytes(prints.size() * sizeof(std::uint64_t));
@@ -61,7 +61,7 @@ void ReplicaCheck::begin_step(std::uint64_t step, const std::vector<Parameter>& 
 std::vector<std::pair<int, std::vector<std::uint64_t>>> ReplicaCheck::collect(
     std::uint64_t step, std::size_t count) const {
   const auto store = group_.store();
-  const c10d::StoreTimeoutGuard brief(*store, kPatience);
+  const c10d::StoreTimeoutGuard brief(*store, kFingerprintPatience);
   std::vector<std::pair<int, Prints>> all;
   for (int rank = 0; rank < group_.size(); ++rank) {
     const auto key = key_of(step, rank);

@@ -10,7 +10,7 @@ namespace lockstep::parallel {
 namespace {
 
 // Beside an error that is already known, the store may not take long.
-constexpr std::chrono::seconds kPatience{2};
+constexpr std::chrono::seconds kVerdictPatience{2};
 
 std::string name_of(const Progress& now) {
   const auto step = std::to_string(now.step);
@@ -87,7 +87,7 @@ void StepGuard::leave_for_others(const std::string& kind, const std::string& tex
   }
   try {
     const auto store = group_.store();
-    const c10d::StoreTimeoutGuard brief(*store, kPatience);
+    const c10d::StoreTimeoutGuard brief(*store, kVerdictPatience);
     comm::post(*store, key_ + "/" + kind + "/" + std::to_string(group_.rank()), text);
   } catch (const std::exception&) {  // The store, or the group, is gone: nobody can read it.
   }
@@ -97,7 +97,7 @@ std::string StepGuard::left_by_others() noexcept {
   std::string text;
   try {
     const auto store = group_.store();
-    const c10d::StoreTimeoutGuard brief(*store, kPatience);
+    const c10d::StoreTimeoutGuard brief(*store, kVerdictPatience);
     for (int rank = 0; rank < group_.size(); ++rank) {
       const auto number = std::to_string(rank);
       const auto ended = key_ + "/ended/" + number;

@@ -13,11 +13,11 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
 
-at::Tensor ints(std::int64_t value) { return at::full({3}, value, at::kLong); }
+at::Tensor three_of(std::int64_t value) { return at::full({3}, value, at::kLong); }
 
 TEST(Call, RejectWrongArgumentsByName) {
   run_ranks(2, [](Group& world) {
-    const auto tensor = ints(1);
+    const auto tensor = three_of(1);
     const auto expect_usage = [](const std::function<void()>& call, const char* text) {
       EXPECT_THAT(call, ThrowsMessage<UsageError>(HasSubstr(text)));
     };

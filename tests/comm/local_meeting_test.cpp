@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
+#include "tests/comm/soon.h"
 
 namespace lockstep::comm {
 namespace {
@@ -13,11 +14,10 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::soon;
 using ::testing::ThrowsMessage;
 
 std::string own_name(const char* suffix) { return std::to_string(::getpid()) + suffix; }
-
-Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
 
 TEST(LocalMeeting, EveryRankLearnsThePort) {
   const auto name = own_name("port");

@@ -15,13 +15,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using testing::on_two_mpi_ranks;
 using ::testing::ThrowsMessage;
 using Tensors = std::vector<at::Tensor>;
 
-void on_two_ranks(const std::function<void(Group&)>& body) { testing::run_ranks(2, body, "mpi"); }
-
 TEST(MpiBackend, IsWhatTheGroupSpeaks) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     EXPECT_EQ(world.backend()->getBackendName(), "mpi");
     EXPECT_THAT(world.description(), AllOf(HasSubstr("backend mpi"), Not(HasSubstr(" over "))));
   });
@@ -76,7 +75,7 @@ TEST(MpiBackend, TwoRanksOfOneProcessAreRefused) {
 }
 
 TEST(MpiBackend, AMessageOfAnotherSizeIsAUsageError) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({world.rank() == 0 ? 2 : 3}, 1.0)};
     if (world.rank() == 0) {
       world.backend()->send(tensors, 1, 0)->wait();
@@ -89,7 +88,7 @@ TEST(MpiBackend, AMessageOfAnotherSizeIsAUsageError) {
 }
 
 TEST(MpiBackend, AnAbortEndsWhatIsUnderWay) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     auto pair = world.new_group({0, 1});
     if (world.rank() == 0) {
       Tensors tensors{at::full({3}, 1.0)};
@@ -104,7 +103,7 @@ TEST(MpiBackend, AnAbortEndsWhatIsUnderWay) {
 }
 
 TEST(MpiBackend, BarriersAndBytesGoThroughItToo) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     world.barrier();
     EXPECT_THAT(world.all_gather_bytes(std::string(3, static_cast<char>('a' + world.rank()))),
                 ::testing::ElementsAre("aaa", "bbb"));

@@ -7,14 +7,14 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/mpi_process.h"
 #include "tests/comm/ranks.h"
+#include "tests/comm/soon.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::soon;
 using ::testing::ThrowsMessage;
-
-Deadline soon() { return Deadline::in(std::chrono::seconds(60)); }
 
 MpiCall barrier(std::chrono::milliseconds timeout) {
   MpiCall call{.what = "a barrier", .deadline = Deadline::in(timeout)};

@@ -13,13 +13,12 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::on_two_mpi_ranks;
 using ::testing::ThrowsMessage;
 using Tensors = std::vector<at::Tensor>;
 
-void on_two_ranks(const std::function<void(Group&)>& body) { testing::run_ranks(2, body, "mpi"); }
-
 TEST(MpiMoves, AllGatherFillsOneTensorAlsoOneWithGaps) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     auto input = at::full({2}, world.rank() + 1);
     auto output = at::zeros({4}, at::kLong);
     auto with_gaps = at::zeros({4, 2}, at::kLong).select(1, 0);
@@ -35,7 +34,7 @@ TEST(MpiMoves, AllGatherFillsOneTensorAlsoOneWithGaps) {
 }
 
 TEST(MpiMoves, AllGatherTakesSeveralTensorsAtOnce) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     Tensors inputs{at::full({1}, world.rank()), at::full({2}, 10.0 * world.rank())};
     std::vector<Tensors> outputs;
     for (int rank = 0; rank < 2; ++rank) {
@@ -51,7 +50,7 @@ TEST(MpiMoves, AllGatherTakesSeveralTensorsAtOnce) {
 }
 
 TEST(MpiMoves, AllToAllOfOneTensorFollowsTheSplitSizes) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     // Rank 0 keeps one row and sends two; rank 1 sends three and keeps none.
     std::vector<std::int64_t> gives =
         world.rank() == 0 ? std::vector<std::int64_t>{1, 2} : std::vector<std::int64_t>{3, 0};
@@ -66,7 +65,7 @@ TEST(MpiMoves, AllToAllOfOneTensorFollowsTheSplitSizes) {
 }
 
 TEST(MpiMoves, EveryDtypeTravels) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     for (const auto dtype : {at::kBool, at::kBFloat16, at::kFloat8_e5m2, at::kComplexDouble}) {
       Tensors tensors{at::full({3}, world.rank() == 0 ? 1 : 0, at::kFloat).to(dtype)};
       world.backend()->broadcast(tensors)->wait();

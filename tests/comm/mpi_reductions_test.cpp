@@ -12,13 +12,12 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::on_two_mpi_ranks;
 using ::testing::ThrowsMessage;
 using Tensors = std::vector<at::Tensor>;
 
-void on_two_ranks(const std::function<void(Group&)>& body) { testing::run_ranks(2, body, "mpi"); }
-
 TEST(MpiReductions, ManyTensorsOfManyKindsInOneCall) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({3}, world.rank() + 1.0), at::full({0}, 1.0),
                     at::full({2, 2}, world.rank() + 1, at::kHalf),
                     at::full({4, 2}, world.rank() + 1, at::kLong).t()};
@@ -30,7 +29,7 @@ TEST(MpiReductions, ManyTensorsOfManyKindsInOneCall) {
 }
 
 TEST(MpiReductions, TruthValuesStayTruthValues) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({3}, true)};
     world.backend()->allreduce(tensors)->wait();
     EXPECT_EQ(tensors[0].sum().item<std::int64_t>(), 3);
@@ -43,7 +42,7 @@ TEST(MpiReductions, TruthValuesStayTruthValues) {
 }
 
 TEST(MpiReductions, HalvesAreRoundedOnceAtTheEnd) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({1}, world.rank() == 0 ? 60000 : 60002, at::kHalf)};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::AVG;  // The sum is more than a half can hold.
@@ -53,7 +52,7 @@ TEST(MpiReductions, HalvesAreRoundedOnceAtTheEnd) {
 }
 
 TEST(MpiReductions, OneTensorIsReducedAndCutAmongTheRanks) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     auto input = at::arange(6) + world.rank();
     auto output = at::full({3}, -1, at::kLong);
     world.backend()->_reduce_scatter_base(output, input)->wait();
@@ -65,7 +64,7 @@ TEST(MpiReductions, OneTensorIsReducedAndCutAmongTheRanks) {
 }
 
 TEST(MpiReductions, WhatMpiCannotDoIsAUsageErrorThatNamesTheCall) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({3}, 1.0)};
     c10d::AllreduceOptions options;
     options.reduceOp = c10d::ReduceOp::BXOR;

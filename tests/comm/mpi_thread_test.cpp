@@ -5,15 +5,15 @@
 #include <atomic>
 
 #include "lockstep/base/error.h"
+#include "tests/comm/soon.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::soon;
 using ::testing::ThrowsMessage;
-
-Deadline soon() { return Deadline::in(std::chrono::seconds(60)); }
 
 // A thread that counts how often it polls, instead of asking MPI.
 struct Watched {

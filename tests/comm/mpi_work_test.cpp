@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
@@ -12,12 +13,11 @@ namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::on_two_mpi_ranks;
 using ::testing::ThrowsMessage;
 
-void on_two_ranks(const std::function<void(Group&)>& body) { testing::run_ranks(2, body, "mpi"); }
-
 TEST(MpiWork, AFutureCompletesWithTheResultAndNobodyWaits) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     std::vector<at::Tensor> tensors{at::full({3}, world.rank() + 1.0)};
     const auto work = world.backend()->allreduce(tensors);
     const auto future = work->getFuture();
@@ -29,7 +29,7 @@ TEST(MpiWork, AFutureCompletesWithTheResultAndNobodyWaits) {
 }
 
 TEST(MpiWork, ACollectiveGoesOnAfterAShortWait) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     std::vector<at::Tensor> tensors{at::full({3}, world.rank() + 1.0)};
     if (world.rank() == 0) {
       const auto work = world.backend()->allreduce(tensors);
@@ -46,7 +46,7 @@ TEST(MpiWork, ACollectiveGoesOnAfterAShortWait) {
 }
 
 TEST(MpiWork, AMessageFromAnyoneTellsItsSource) {
-  on_two_ranks([](Group& world) {
+  on_two_mpi_ranks([](Group& world) {
     std::vector<at::Tensor> tensors{at::full({3}, world.rank() + 1.0)};
     if (world.rank() == 1) {
       world.backend()->send(tensors, 0, 5)->wait();

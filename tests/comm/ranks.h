@@ -59,4 +59,6 @@ inline void run_ranks(int world_size, const std::function<void(Group&)>& body,
   }));
 }
 
+inline void on_two_mpi_ranks(const std::function<void(Group&)>& body) { run_ranks(2, body, "mpi"); }
+
 }  // namespace lockstep::testing

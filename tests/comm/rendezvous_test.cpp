@@ -6,15 +6,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
+#include "tests/comm/soon.h"
 
 namespace lockstep::comm {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::soon;
 using ::testing::ThrowsMessage;
-
-Deadline soon() { return Deadline::in(std::chrono::seconds(30)); }
 
 // Each rank leaves its number in the store and reads the other's.
 void exchange(c10d::Store& store, int rank) {

@@ -17,7 +17,7 @@ std::string images(std::uint32_t count) {
   return idx_header(0x08, {count, 28, 28}) + std::string(std::size_t{count} * 784, '\x33');
 }
 
-std::string labels(const std::string& values) {
+std::string label_file(const std::string& values) {
   return idx_header(0x08, {static_cast<std::uint32_t>(values.size())}) + values;
 }
 
@@ -32,9 +32,9 @@ class FashionMnist : public ::testing::Test {
 
 TEST_F(FashionMnist, ReadsPlainAndPackedFiles) {
   write_file(folder.file("train-images-idx3-ubyte"), images(3));
-  write_file(folder.file("train-labels-idx1-ubyte"), labels("\1\2\3"));
+  write_file(folder.file("train-labels-idx1-ubyte"), label_file("\1\2\3"));
   write_file(folder.file("t10k-images-idx3-ubyte.gz"), gzip(images(2)));
-  write_file(folder.file("t10k-labels-idx1-ubyte.gz"), gzip(labels("\4\5")));
+  write_file(folder.file("t10k-labels-idx1-ubyte.gz"), gzip(label_file("\4\5")));
   EXPECT_EQ(load(Split::kTrain).size(), 3);
   const ImageDataset test = load(Split::kTest, {.mean = {0.2}, .std = {0.5}});
   EXPECT_EQ(test.size(), 2);
@@ -56,7 +56,7 @@ TEST_F(FashionMnist, AMissingFileIsNamed) {
 
 TEST_F(FashionMnist, FilesThatDoNotFitEachOtherAreAnIoError) {
   write_file(folder.file("train-images-idx3-ubyte"), images(3));
-  write_file(folder.file("train-labels-idx1-ubyte"), labels("\1\2"));
+  write_file(folder.file("train-labels-idx1-ubyte"), label_file("\1\2"));
   EXPECT_THAT([&] { (void)load(Split::kTrain); },
               ThrowsMessage<IoError>(
                   AllOf(HasSubstr("train-images-idx3-ubyte"), HasSubstr("3 images and 2 labels"))));
@@ -64,7 +64,7 @@ TEST_F(FashionMnist, FilesThatDoNotFitEachOtherAreAnIoError) {
 
 TEST_F(FashionMnist, AWrongNormalisationIsAUsageError) {
   write_file(folder.file("train-images-idx3-ubyte"), images(1));
-  write_file(folder.file("train-labels-idx1-ubyte"), labels("\1"));
+  write_file(folder.file("train-labels-idx1-ubyte"), label_file("\1"));
   EXPECT_THROW((void)load(Split::kTrain, {.mean = {0.1, 0.2}, .std = {1}}), UsageError);
 }
 

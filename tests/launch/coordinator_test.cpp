@@ -16,7 +16,7 @@ Join node(const std::string& host, int rank, int nodes) {
   return {"job", nodes, rank, {host, 2, "default"}, 1};
 }
 
-Failure failure(int rank, int node_rank, int exit_code = 3) {
+Failure failure_on(int rank, int node_rank, int exit_code = 3) {
   Failure failure;
   failure.rank = rank;
   failure.node_rank = node_rank;
@@ -100,12 +100,12 @@ TEST(Coordinator, EndsWhenAllNodesAreDone) {
 TEST(Coordinator, AFailureStopsTheOthersAndIsReportedToAll) {
   Job job(2);
   job.sent<Start>();
-  job->on_message(1, Failed{0, failure(2, 1)});
+  job->on_message(1, Failed{0, failure_on(2, 1)});
   const auto stops = job.sent<Stop>();
   ASSERT_THAT(stops, SizeIs(1)) << "the node itself stops its own workers";
   EXPECT_EQ(stops.at(kLocalPeer).signal, SIGTERM);
-  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0, 9)}});
-  Failure full = failure(2, 1);
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 9)}});
+  Failure full = failure_on(2, 1);
   full.stderr_tail = "the reason";
   job->on_message(1, Stopped{0, {full}});
   const auto ends = job.sent<End>();
@@ -118,28 +118,28 @@ TEST(Coordinator, AFailureStopsTheOthersAndIsReportedToAll) {
 TEST(Coordinator, RestartsTheWholeGroupWithANewStore) {
   Job job(2, 1);
   job.sent<Start>();
-  job->on_message(1, Failed{0, failure(2, 1)});
-  job->on_message(1, Stopped{0, {failure(2, 1)}});
+  job->on_message(1, Failed{0, failure_on(2, 1)});
+  job->on_message(1, Stopped{0, {failure_on(2, 1)}});
   job->on_message(kLocalPeer, Stopped{0, {}});
   const auto started = job.sent<Start>();
   ASSERT_THAT(started, SizeIs(2));
   EXPECT_EQ(started.at(1).plan.attempt, 1);
   EXPECT_EQ(started.at(1).plan.master_port, 1002);
   EXPECT_THAT(started.at(1).why, HasSubstr("rank 2"));
-  job->on_message(kLocalPeer, Failed{1, failure(0, 0, 4)});
-  job->on_message(kLocalPeer, Stopped{1, {failure(0, 0, 4)}});
+  job->on_message(kLocalPeer, Failed{1, failure_on(0, 0, 4)});
+  job->on_message(kLocalPeer, Stopped{1, {failure_on(0, 0, 4)}});
   job->on_message(1, Stopped{1, {}});
   EXPECT_EQ(job.sent<End>().at(1).exit_code, 4) << "no restart is left";
 }
 
 TEST(Coordinator, WordsFromAnEarlierAttemptAreIgnored) {
   Job job(2, 1);
-  job->on_message(1, Failed{0, failure(2, 1)});
+  job->on_message(1, Failed{0, failure_on(2, 1)});
   job->on_message(1, Stopped{0, {}});
   job->on_message(kLocalPeer, Stopped{0, {}});
   job.sent<Start>();
   job->on_message(1, Stopped{0, {}});
-  job->on_message(1, Failed{0, failure(2, 1)});
+  job->on_message(1, Failed{0, failure_on(2, 1)});
   job->on_message(1, Done{0});
   EXPECT_THAT(job->take_outgoing(), IsEmpty());
 }
@@ -147,17 +147,17 @@ TEST(Coordinator, WordsFromAnEarlierAttemptAreIgnored) {
 TEST(Coordinator, DoneThatCrossesAStopCountsAsStopped) {
   Job job(2);
   job.sent<Start>();
-  job->on_message(kLocalPeer, Failed{0, failure(0, 0)});
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
   job->on_message(1, Done{0});
-  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
   EXPECT_EQ(job.sent<End>().at(1).exit_code, 3);
 }
 
 TEST(Coordinator, ALostNodeIsNamedAndOutranksTheFailuresItCaused) {
   Job job(3, 5);
-  job->on_message(kLocalPeer, Failed{0, failure(0, 0)});
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
   job->on_lost(1, "silence");
-  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
   job->on_message(2, Stopped{0, {}});
   const auto ends = job.sent<End>();
   ASSERT_THAT(ends, SizeIs(2)) << "the lost node cannot be told";
@@ -178,8 +178,8 @@ TEST(Coordinator, AnInterruptStopsAllWithTheSameSignalAndNeverRestarts) {
   job.sent<Start>();
   job->on_message(1, Interrupted{SIGINT});
   EXPECT_EQ(job.sent<Stop>().at(kLocalPeer).signal, SIGINT);
-  job->on_message(1, Stopped{0, {failure(2, 1)}});
-  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0)}});
+  job->on_message(1, Stopped{0, {failure_on(2, 1)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
   const auto end = job.sent<End>().at(kLocalPeer);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_THAT(end.text, HasSubstr("ended by SIGINT on node 1 'host1'"));
@@ -187,9 +187,9 @@ TEST(Coordinator, AnInterruptStopsAllWithTheSameSignalAndNeverRestarts) {
 
 TEST(Coordinator, AnInterruptAfterAFailureKeepsTheReportButDoesNotRestart) {
   Job job(1, 5);
-  job->on_message(kLocalPeer, Failed{0, failure(0, 0)});
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
   job->on_message(kLocalPeer, Interrupted{SIGINT});
-  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
   EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 3);
 }
 
@@ -242,7 +242,7 @@ TEST(Coordinator, ANodeThatCannotStopDoesNotHoldUpTheOthers) {
   settings.stop_timeout = {};
   Coordinator coordinator(settings, [] { return 1; });
   coordinator.on_message(1, node("host1", 1, 2));
-  coordinator.on_message(1, Failed{0, failure(2, 1)});
+  coordinator.on_message(1, Failed{0, failure_on(2, 1)});
   coordinator.on_time();
   EXPECT_TRUE(coordinator.ended());
 }
@@ -250,7 +250,7 @@ TEST(Coordinator, ANodeThatCannotStopDoesNotHoldUpTheOthers) {
 TEST(Coordinator, StrangersCannotDoAnything) {
   Job job(2);
   job.sent<Start>();
-  job->on_message(77, Failed{0, failure(0, 0)});
+  job->on_message(77, Failed{0, failure_on(0, 0)});
   job->on_message(77, Done{0});
   job->on_message(77, Interrupted{SIGINT});
   job->on_lost(77, "x");
@@ -263,8 +263,8 @@ TEST(Coordinator, StrangersCannotDoAnything) {
 TEST(Coordinator, ASignalBetweenTwoAttemptsStopsTheNextOne) {
   Job job(1, /*max_restarts=*/1);
   job.sent<Start>();
-  job->on_message(kLocalPeer, Failed{0, failure(0, 0)});
-  job->on_message(kLocalPeer, Stopped{0, {failure(0, 0)}});
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
   job->on_message(kLocalPeer, Interrupted{SIGINT});
   bool started = false;
   bool stopped = false;

@@ -7,7 +7,7 @@
 namespace lockstep::launch {
 namespace {
 
-int run(const std::string& script) {
+int supervise(const std::string& script) {
   const TestFolder folder;
   return exit_code_of([&] {
     const Signals signals({SIGTERM});
@@ -19,16 +19,16 @@ int run(const std::string& script) {
 }
 
 TEST(Supervise, ReturnsTheExitCodeAndRemovesTheFolder) {
-  EXPECT_EQ(run("true"), 0);
-  EXPECT_EQ(run("exit 3"), 3);
+  EXPECT_EQ(supervise("true"), 0);
+  EXPECT_EQ(supervise("exit 3"), 3);
 }
 
 TEST(Supervise, SurvivesTheDeathOfTheAgent) {
-  EXPECT_EQ(run("kill -9 $PPID; sleep 100"), 128 + SIGKILL);
+  EXPECT_EQ(supervise("kill -9 $PPID; sleep 100"), 128 + SIGKILL);
 }
 
 TEST(Supervise, PassesSignalsOn) {
-  EXPECT_EQ(run("kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat); sleep 100"), 128 + SIGTERM);
+  EXPECT_EQ(supervise("kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat); sleep 100"), 128 + SIGTERM);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "lockstep/parallel/backward_sink.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 

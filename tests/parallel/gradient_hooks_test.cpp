@@ -73,7 +73,7 @@ TEST(Backward, CallsBackWhenAllGradientsAreThere) {
     events.push_back(static_cast<int>(i));
   });
   (parameters[0].tensor * parameters[1].tensor).sum().backward();
-  EXPECT_THAT(events, ElementsAre(testing::_, testing::_, -1));
+  EXPECT_THAT(events, ElementsAre(::testing::_, ::testing::_, -1));
 }
 
 struct Nested : torch::autograd::Function<Nested> {

@@ -21,7 +21,7 @@ using testing::tensor_of;
 using Ints = std::vector<std::int32_t>;
 
 constexpr int kRanks = 3;
-constexpr Fold kSum{.reduction = {DType::kInt32, ReduceOp::kSum}};
+constexpr Fold kHostileSum{.reduction = {DType::kInt32, ReduceOp::kSum}};
 constexpr std::chrono::milliseconds kPatience{60};
 // For an answer after the deadline, on a machine that is busy with other things.
 constexpr std::chrono::seconds kGrace{20};
@@ -141,13 +141,13 @@ void work(Team& team, Mailbox& mailbox, unsigned which) {
   }
   switch (which % 8) {
     case 0:
-      return all_reduce(team, tensor_of(values), kSum, shortly());
+      return all_reduce(team, tensor_of(values), kHostileSum, shortly());
     case 1: {
       const auto piece = allocate(team.memory(), team.rank(), count * 4);
-      return all_reduce(team, {piece.get(), count}, kSum, shortly());
+      return all_reduce(team, {piece.get(), count}, kHostileSum, shortly());
     }
     case 2:
-      return reduce_scatter(team, tensor_of(values).data, tensors, kSum, shortly());
+      return reduce_scatter(team, tensor_of(values).data, tensors, kHostileSum, shortly());
     case 3:
       return broadcast(team, tensor_of(values), DType::kInt32, 1, shortly());
     case 4:

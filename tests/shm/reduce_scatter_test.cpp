@@ -12,7 +12,7 @@ using testing::pattern;
 using testing::soon;
 using testing::tensor_of;
 
-constexpr Fold kSum{.reduction = {DType::kInt64, ReduceOp::kSum}};
+constexpr Fold kSumOfLongs{.reduction = {DType::kInt64, ReduceOp::kSum}};
 
 // Each rank's parts are of unequal sizes, up to several chunks.
 std::size_t count_for(int receiver, std::size_t count) {
@@ -37,7 +37,7 @@ TEST_P(ShmReduceScatter, EachRankGetsTheSumOfItsParts) {
         inputs.push_back(tensor_of(values));
       }
       std::vector<std::int64_t> output(count_for(team.rank(), count));
-      reduce_scatter(team, tensor_of(output).data, inputs, kSum, soon());
+      reduce_scatter(team, tensor_of(output).data, inputs, kSumOfLongs, soon());
       std::vector<std::int64_t> expected(output.size());
       for (int from = 0; from < team.size(); ++from) {
         const auto values = part(from, team.rank(), count);
@@ -57,7 +57,8 @@ TEST(ShmReduceScatter, CountsThatDifferAreAnErrorOnAllRanks) {
     std::vector<std::int64_t> output(5);
     EXPECT_THAT(
         [&] {
-          reduce_scatter(team, tensor_of(output).data, {tensor_of(a), tensor_of(b)}, kSum, soon());
+          reduce_scatter(team, tensor_of(output).data, {tensor_of(a), tensor_of(b)}, kSumOfLongs,
+                         soon());
         },
         ::testing::ThrowsMessage<PeerError>(
             ::testing::ContainsRegex("rank 0 .* has 3 elements for rank 0 ")));

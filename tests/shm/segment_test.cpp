@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
 UniqueFd duplicate(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
@@ -41,12 +41,12 @@ UniqueFd memfd(std::size_t bytes, unsigned seals) {
 constexpr unsigned kAllSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 TEST(ShmSegment, TwoMappingsShowTheSameBytes) {
-  const Segment segment = Segment::create(kMiB);
-  const Segment other = Segment::adopt(duplicate(segment.fd()), kMiB, "rank 1");
+  const Segment segment = Segment::create(kMebibyte);
+  const Segment other = Segment::adopt(duplicate(segment.fd()), kMebibyte, "rank 1");
   ASSERT_NE(segment.data(), other.data());
-  segment.data()[kMiB - 1] = std::byte{7};
-  EXPECT_EQ(other.data()[kMiB - 1], std::byte{7});
-  EXPECT_EQ(other.bytes(), kMiB);
+  segment.data()[kMebibyte - 1] = std::byte{7};
+  EXPECT_EQ(other.data()[kMebibyte - 1], std::byte{7});
+  EXPECT_EQ(other.bytes(), kMebibyte);
 }
 
 TEST(ShmSegment, AddressSpaceAloneTakesNoMemory) {
@@ -55,9 +55,9 @@ TEST(ShmSegment, AddressSpaceAloneTakesNoMemory) {
 }
 
 TEST(ShmSegment, NoPeerCanShrinkOrGrowIt) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   const UniqueFd peers = duplicate(segment.fd());
-  for (const std::size_t size : {std::size_t{0}, kMiB - 1, kMiB + 1, 2 * kMiB}) {
+  for (const std::size_t size : {std::size_t{0}, kMebibyte - 1, kMebibyte + 1, 2 * kMebibyte}) {
     errno = 0;
     EXPECT_EQ(::ftruncate(peers.get(), static_cast<off_t>(size)), -1) << size;
     EXPECT_EQ(errno, EPERM) << size;
@@ -65,31 +65,31 @@ TEST(ShmSegment, NoPeerCanShrinkOrGrowIt) {
 }
 
 TEST(ShmSegment, NoPeerCanAddASeal) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   EXPECT_EQ(::fcntl(segment.fd(), F_ADD_SEALS, F_SEAL_WRITE), -1);
 }
 
 TEST(ShmSegment, HasNoNameThatCouldBeLeftBehind) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   struct stat info{};
   ASSERT_EQ(::fstat(segment.fd(), &info), 0);
   EXPECT_EQ(info.st_nlink, 0U);
 }
 
 TEST(ShmSegment, AProgramThatIsStartedDoesNotInheritIt) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   EXPECT_NE(::fcntl(segment.fd(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
 TEST(ShmSegment, MovingLeavesOneOwner) {
-  Segment first = Segment::create(kMiB);
+  Segment first = Segment::create(kMebibyte);
   std::byte* data = first.data();
   Segment second = std::move(first);
   EXPECT_EQ(second.data(), data);
   Segment third = Segment::create(4096);
   third = std::move(second);
   EXPECT_EQ(third.data(), data);
-  EXPECT_EQ(third.bytes(), kMiB);
+  EXPECT_EQ(third.bytes(), kMebibyte);
   third.data()[0] = std::byte{1};  // Still mapped.
 }
 
@@ -102,8 +102,8 @@ TEST(ShmSegmentAdopt, RefusesAPlainFile) {
   std::string path = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
   UniqueFd file(::mkstemp(path.data()));
   ::unlink(path.c_str());
-  ASSERT_EQ(::ftruncate(file.get(), kMiB), 0);
-  EXPECT_THAT([&] { Segment::adopt(std::move(file), kMiB, "rank 3"); },
+  ASSERT_EQ(::ftruncate(file.get(), kMebibyte), 0);
+  EXPECT_THAT([&] { Segment::adopt(std::move(file), kMebibyte, "rank 3"); },
               ThrowsMessage<PeerError>(AllOf(StartsWith("rank 3"), HasSubstr("no sealed memory"))));
 }
 
@@ -113,8 +113,9 @@ TEST(ShmSegmentAdopt, RefusesAPipe) {
 
 TEST(ShmSegmentAdopt, RefusesAMemfdThatLacksASeal) {
   for (const unsigned missing : {unsigned{F_SEAL_SHRINK}, unsigned{F_SEAL_GROW}, kAllSeals}) {
-    EXPECT_THAT([&] { Segment::adopt(memfd(kMiB, kAllSeals & ~missing), kMiB, "rank 3"); },
-                ThrowsMessage<PeerError>(HasSubstr("no sealed memory")))
+    EXPECT_THAT(
+        [&] { Segment::adopt(memfd(kMebibyte, kAllSeals & ~missing), kMebibyte, "rank 3"); },
+        ThrowsMessage<PeerError>(HasSubstr("no sealed memory")))
         << missing;
   }
 }
@@ -126,32 +127,33 @@ TEST(ShmSegmentAdopt, RefusesOneThatIsTooSmallAndSaysBothSizes) {
 }
 
 TEST(ShmSegmentAdopt, RefusesOneThatCannotBeWritten) {
-  EXPECT_THAT([] { Segment::adopt(memfd(kMiB, kAllSeals | F_SEAL_WRITE), kMiB, "rank 3"); },
-              ThrowsMessage<PeerError>(StartsWith("rank 3")));
+  EXPECT_THAT(
+      [] { Segment::adopt(memfd(kMebibyte, kAllSeals | F_SEAL_WRITE), kMebibyte, "rank 3"); },
+      ThrowsMessage<PeerError>(StartsWith("rank 3")));
 }
 
 TEST(ShmSegmentAdopt, RefusesOneThatWasOpenedToBeRead) {
-  const UniqueFd fd = memfd(kMiB, kAllSeals);
+  const UniqueFd fd = memfd(kMebibyte, kAllSeals);
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   UniqueFd readable(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(readable);
-  EXPECT_THAT([&] { Segment::adopt(std::move(readable), kMiB, "rank 3"); },
+  EXPECT_THAT([&] { Segment::adopt(std::move(readable), kMebibyte, "rank 3"); },
               ThrowsMessage<PeerError>(StartsWith("rank 3")));
 }
 
 TEST(ShmSegmentBack, TakesThePagesAndZeroesThem) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   segment.back(4096, 3 * 4096, "test");
   EXPECT_EQ(pages_of(segment), 3U);
-  EXPECT_TRUE(std::all_of(segment.data(), segment.data() + kMiB,
+  EXPECT_TRUE(std::all_of(segment.data(), segment.data() + kMebibyte,
                           [](std::byte byte) { return byte == std::byte{0}; }));
 }
 
 TEST(ShmSegmentBack, KeepsWhatIsThere) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   segment.back(0, 4096, "test");
   segment.data()[5] = std::byte{5};
-  segment.back(0, kMiB, "test");
+  segment.back(0, kMebibyte, "test");
   EXPECT_EQ(segment.data()[5], std::byte{5});
 }
 
@@ -166,25 +168,25 @@ TEST(ShmSegmentBack, MoreThanThereIsIsAnIoErrorThatNamesNeedAndLimit) {
 }
 
 TEST(ShmSegmentBack, PastItsEndIsAnIoError) {
-  const Segment segment = Segment::create(kMiB);
-  EXPECT_THROW(segment.back(kMiB, 4096, "test"), IoError);
+  const Segment segment = Segment::create(kMebibyte);
+  EXPECT_THROW(segment.back(kMebibyte, 4096, "test"), IoError);
 }
 
 TEST(ShmSegmentUnback, GivesThePagesBackAndReadsZeros) {
-  const Segment segment = Segment::create(kMiB);
-  segment.back(0, kMiB, "test");
-  std::fill(segment.data(), segment.data() + kMiB, std::byte{9});
+  const Segment segment = Segment::create(kMebibyte);
+  segment.back(0, kMebibyte, "test");
+  std::fill(segment.data(), segment.data() + kMebibyte, std::byte{9});
   segment.unback(4096, 8192);
-  EXPECT_EQ(pages_of(segment), kMiB / 4096 - 2);
+  EXPECT_EQ(pages_of(segment), kMebibyte / 4096 - 2);
   EXPECT_EQ(segment.data()[4095], std::byte{9});
   EXPECT_EQ(segment.data()[4096], std::byte{0});
   EXPECT_EQ(segment.data()[4096 + 8191], std::byte{0});
   EXPECT_EQ(segment.data()[4096 + 8192], std::byte{9});
-  EXPECT_EQ(segment.bytes(), kMiB);
+  EXPECT_EQ(segment.bytes(), kMebibyte);
 }
 
 TEST(ShmSegment, OutlivesTheProcessThatMadeItInThoseThatMappedIt) {
-  const Segment segment = Segment::create(kMiB);
+  const Segment segment = Segment::create(kMebibyte);
   const pid_t child = ::fork();
   if (child == 0) {
     segment.data()[100] = std::byte{42};

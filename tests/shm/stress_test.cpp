@@ -19,10 +19,10 @@ using testing::FolderBoard;
 using testing::small_options;
 using testing::soon;
 
-constexpr Fold kSum{.reduction = {DType::kInt32, ReduceOp::kSum}};
+constexpr Fold kSumOfInts{.reduction = {DType::kInt32, ReduceOp::kSum}};
 
 // Each rank is in two of them.
-constexpr int kRanks = 6;
+constexpr int kStressed = 6;
 const std::vector<std::vector<int>> kGroups{{0, 1, 2, 3}, {2, 3, 4, 5}, {4, 5, 0, 1}};
 
 // Collectives of all groups together.
@@ -76,7 +76,7 @@ void run(Team& team, unsigned group) {
     for (std::size_t at = 0; at < round.count; ++at) {
       data[at] = value_of(team.rank(), i, at);
     }
-    all_reduce(team, {reinterpret_cast<std::byte*>(data), round.count}, kSum, soon());
+    all_reduce(team, {reinterpret_cast<std::byte*>(data), round.count}, kSumOfInts, soon());
     for (std::size_t at = 0; at < round.count; ++at) {
       ASSERT_EQ(data[at], sum_of(team.size(), i, at))
           << "group " << group << ", rank " << team.rank() << ", collective " << i << ", element "
@@ -127,7 +127,7 @@ TEST(ShmStress, ProcessesOfOverlappingGroupsGetTheirSums) {
   std::vector<FolderBoard> boards(kGroups.size());
   std::vector<pid_t> children;
   std::fflush(nullptr);
-  for (int rank = 0; rank < kRanks; ++rank) {
+  for (int rank = 0; rank < kStressed; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
       run_rank(rank, boards);

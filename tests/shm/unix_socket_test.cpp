@@ -17,9 +17,8 @@ namespace lockstep::shm {
 namespace {
 
 using ::testing::HasSubstr;
+using testing::soon;
 using ::testing::ThrowsMessage;
-
-Deadline soon() { return Deadline::in(std::chrono::seconds(30)); }
 
 struct Ends {
   UniqueFd near;

@@ -26,11 +26,11 @@ using testing::tensor_of;
 using ::testing::ThrowsMessage;
 using Clock = Deadline::Clock;
 
-constexpr Fold kSum{.reduction = {DType::kFloat, ReduceOp::kSum}};
+constexpr Fold kSumOfFloats{.reduction = {DType::kFloat, ReduceOp::kSum}};
 
 void sum(Team& team, std::size_t count, Deadline deadline = soon()) {
   std::vector<float> values(count, 1.0F);
-  all_reduce(team, tensor_of(values), kSum, deadline);
+  all_reduce(team, tensor_of(values), kSumOfFloats, deadline);
 }
 
 // Written by the ranks, read by all.
@@ -265,7 +265,7 @@ TEST(ShmWatch, SurvivorsFormANewTeamInTheSameProcesses) {
                  const auto survivors =
                      Team::join(team.rank() - 1, 3, second, soon(), small_options());
                  std::vector<float> values(5000, 1.0F);
-                 all_reduce(*survivors, tensor_of(values), kSum, soon());
+                 all_reduce(*survivors, tensor_of(values), kSumOfFloats, soon());
                  EXPECT_THAT(values, ::testing::Each(3.0F));
                },
                small_options(), {0});

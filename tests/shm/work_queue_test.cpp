@@ -7,10 +7,12 @@
 #include <future>
 #include <stdexcept>
 
+#include "tests/shm/teams.h"
+
 namespace lockstep::shm {
 namespace {
 
-Deadline soon() { return Deadline::in(std::chrono::seconds(20)); }
+using testing::soon;
 
 TEST(WorkQueue, RunsEverythingBeforeTheAwaitedJobInOrder) {
   WorkQueue queue;
