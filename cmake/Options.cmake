@@ -7,7 +7,7 @@ option(LOCKSTEP_TORCH "Build the parts that need LibTorch" ON)
 option(LOCKSTEP_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(LOCKSTEP_EXAMPLES "Build the example programs" ${PROJECT_IS_TOP_LEVEL})
 option(LOCKSTEP_PYTHON_ONLY "Only what the Python package needs; pip sets it" OFF)
-option(LOCKSTEP_UNITY "Compile ten files as one: a third of the time from nothing, more after a small change" ${PROJECT_IS_TOP_LEVEL})
+option(LOCKSTEP_UNITY "Compile many files as one: a third of the time from nothing, more after a small change" ${PROJECT_IS_TOP_LEVEL})
 option(LOCKSTEP_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 set(LOCKSTEP_SANITIZE "" CACHE STRING "Sanitizers for all targets, e.g. address,undefined or thread")
 set(LOCKSTEP_CUDA AUTO CACHE STRING "ON, OFF, or AUTO: on where toolkit, LibTorch's CUDA part and a driver are found")
@@ -19,7 +19,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # Most of a file's time goes into torch's headers and templates, or gmock's.
 set(CMAKE_UNITY_BUILD ${LOCKSTEP_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 10)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 14)
 
 if(PROJECT_IS_TOP_LEVEL)
   # Quicker to build than -O3; loops that gain from more ask for it themselves.

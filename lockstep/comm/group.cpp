@@ -14,7 +14,6 @@
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/local_backend.h"
 #include "lockstep/comm/peer_error.h"
-#include "lockstep/comm/roll_call.h"
 
 namespace lockstep {
 namespace {
@@ -34,16 +33,6 @@ const Group::State& open(const std::shared_ptr<Group::State>& state) {
     throw UsageError("the group of " + state->who() + " was destroyed; make a new one");
   }
   return *state;
-}
-
-// What ranks must have in common: one with a GPU may have more than one without.
-std::string cpu_part(const std::vector<std::pair<c10::DeviceType, std::string>>& backends) {
-  for (const auto& [device, name] : backends) {
-    if (device == at::kCPU) {
-      return name;
-    }
-  }
-  return "";
 }
 
 bool names(const std::vector<std::pair<c10::DeviceType, std::string>>& backends,
@@ -67,6 +56,16 @@ std::string Group::State::who() const {
   return is_world() ? text : text + " in group " + name;
 }
 
+comm::RollEntry Group::State::roll_entry() const {
+  comm::RollEntry entry{.rank = rank, .size = size, .backend = "", .text = ""};
+  for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
+    if (device == at::kCPU) {
+      entry.backend = backend_name;
+    }
+  }
+  return entry;
+}
+
 void Group::State::connect(Deadline deadline) {
   const auto group_store = with_prefix(name + "/", job->store);
   process_group = c10::make_intrusive<c10d::ProcessGroup>(group_store, rank, size);
@@ -80,15 +79,13 @@ void Group::State::connect(Deadline deadline) {
     process_group->setGroupName(name);
     return;
   }
-  store->set("joined/" + std::to_string(rank), bytes_of("1"));
-  const auto chosen = job->registry.parse(job->backends);
-  comm::require_same_as_first(*store, {.rank = rank, .size = size, .backend = cpu_part(chosen)});
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
   }
+  comm::require_same_as_first(*store, roll_entry());
   std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;
   std::string custom;
-  for (const auto& [device, backend_name] : chosen) {
+  for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
     auto& backend = made[backend_name];
     if (!backend) {
       const auto device_name = c10::DeviceTypeName(device, /*lower_case=*/true);

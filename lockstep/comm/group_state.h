@@ -12,6 +12,7 @@
 #include "lockstep/comm/discover.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/progress_board.h"
+#include "lockstep/comm/roll_call.h"
 
 namespace lockstep {
 
@@ -46,6 +47,8 @@ struct Group::State {
   [[nodiscard]] bool is_world() const { return name == "0"; }
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
+  // What ranks must have in common; one that sees a GPU may have a further backend for it.
+  [[nodiscard]] comm::RollEntry roll_entry() const;
 
   std::shared_ptr<const comm::Job> job;
   std::string name;  // "0" for the world and "1", "2", ... for its groups, as in Python.

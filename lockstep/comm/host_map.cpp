@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/text.h"
 
@@ -62,7 +63,11 @@ bool stands_in(const std::string& address, const std::string& text) {
 }  // namespace
 
 HostCard HostCard::of_this_process() {
-  return {.id = host_id(), .name = host_name(), .addresses = addresses_of_this_process()};
+  // Hosts that the user told apart by hand may be one machine: its name alone would not say which.
+  const auto chosen = Environment::of_this_process().get("LOCKSTEP_HOST_ID");
+  return {.id = host_id(),
+          .name = chosen ? host_name() + "/" + *chosen : host_name(),
+          .addresses = addresses_of_this_process()};
 }
 
 std::string HostCard::to_text() const { return id + "\n" + name + "\n" + join(addresses, " "); }

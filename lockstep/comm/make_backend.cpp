@@ -3,7 +3,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/interfaces.h"
 #include "lockstep/comm/peer_error.h"
@@ -38,13 +37,11 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
     request.interfaces = comm::choose_interfaces(Environment::of_this_process(), member, "");
   }
   const auto registry = BackendRegistry::built_in();
-  (void)registry.factory(options.name);  // A wrong name is told before anyone waits.
+  (void)registry.factory(options.name);  // A wrong name is told before it goes into the store.
   return comm::as_peer_error(what, [&] {
-    const auto deadline = Deadline::in(options.timeout);
-    comm::call_roll(*request.store, {.rank = rank, .size = size, .backend = options.name},
-                    options.timeout);
+    comm::require_same_as_first(*request.store,
+                                {.rank = rank, .size = size, .backend = options.name});
     request.store = c10::make_intrusive<c10d::PrefixStore>(options.name, request.store);
-    request.connect_timeout = deadline.as_timeout();
     return registry.make(options.name, request);
   });
 }

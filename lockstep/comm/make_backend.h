@@ -24,7 +24,8 @@ struct BackendOptions {
 // store begin with "lockstep/"; a second backend on the same store needs a c10d::PrefixStore of its
 // own. The store must live as long as the backend.
 //
-// Throws UsageError for arguments that cannot be, PeerError if a rank does not come in time.
+// Throws UsageError for arguments that cannot be or are not those of the rank that came first,
+// PeerError if a rank does not come in time.
 c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                int rank, int size,
                                                const BackendOptions& options = {});

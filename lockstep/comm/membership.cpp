@@ -14,16 +14,6 @@ namespace {
 
 std::string host_key(int rank) { return "lockstep/host/" + std::to_string(rank); }
 
-std::vector<int> ranks_not_joined(const Group::State& state) {
-  std::vector<int> missing;
-  for (int rank = 0; rank < state.size; ++rank) {
-    if (!state.store->check({"joined/" + std::to_string(rank)})) {
-      missing.push_back(rank);
-    }
-  }
-  return missing;
-}
-
 }  // namespace
 
 void connect_or_explain(Group::State& state, const char* operation, Deadline deadline) {
@@ -31,20 +21,23 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
     as_peer_error(std::string(operation) + " on " + state.who(), [&] { state.connect(deadline); });
   } catch (const PeerError& error) {
     std::vector<int> missing;
+    std::string differ;
     try {
-      missing = ranks_not_joined(state);
+      missing = ranks_not_there(*state.store, state.size);
+      differ = differences(*state.store, state.roll_entry());
     } catch (const std::exception&) {  // The store is gone as well; the first error stands.
     }
     state.leave(state.size - static_cast<int>(missing.size()));  // The others want to know as well.
-    if (missing.empty()) {
+    if (missing.empty() && differ.empty()) {
       throw;
     }
     const bool says_the_same = dynamic_cast<const AbsentRanks*>(&error) != nullptr;
-    const std::string details = says_the_same ? "" : std::string(" (") + error.what() + ")";
     throw PeerError(std::string(operation) + " on " + state.who() + ": " +
-                    (missing.size() == 1 ? "rank " : "ranks ") + join_numbers(missing) +
-                    " did not join within " + to_text(state.job->timeout) +
-                    "; see their logs, or raise the timeout" + details);
+                    (missing.empty() ? ""
+                                     : list_ranks(missing) + " did not join within " +
+                                           to_text(state.job->timeout) + "; ") +
+                    (differ.empty() ? "see their logs, or raise the timeout" : differ) +
+                    (says_the_same ? "" : std::string(" (") + error.what() + ")"));
   }
 }
 

@@ -11,8 +11,8 @@ namespace {
 
 // With ranks that are not through yet: mpirun takes a rank that leaves before for a failure, and
 // ends the others. Where one is dead, mpirun ends this one.
-constexpr std::chrono::minutes kJoinPatience{30};
-constexpr std::chrono::seconds kLook{1};
+constexpr std::chrono::minutes kLeavePatience{30};
+constexpr std::chrono::seconds kLeaveBriefly{1};
 
 }  // namespace
 
@@ -82,7 +82,7 @@ void MpiProcess::leave(int status) {
           mpi_.finalize();
         }
       },
-      Deadline::in(well ? kJoinPatience : kLook));
+      Deadline::in(well ? kLeavePatience : kLeaveBriefly));
 }
 
 std::shared_ptr<MpiGroup> MpiProcess::make_group(const std::vector<int>& members, int tag,

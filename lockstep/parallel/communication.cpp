@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace lockstep::parallel {
 

@@ -3,6 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
 #include "lockstep/comm/group.h"
 
 namespace lockstep::parallel {

@@ -197,7 +197,7 @@ class Handover {
       if (deadline_.passed()) {
         throw PeerError(what() + "rank " + join_numbers(others) +
                         " did not hand over its memory within " +
-                        lockstep::to_text(deadline_.total()) + "; see its log");
+                        to_text(deadline_.total()) + "; see its log");
       }
       if (patience.passed()) {
         return false;

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
 namespace lockstep::comm {
 namespace {
 
@@ -76,6 +78,14 @@ TEST(HostCard, SurvivesTheStore) {
   EXPECT_EQ(read.id, here.id);
   EXPECT_EQ(read.name, here.name);
   EXPECT_EQ(read.addresses, here.addresses);
+}
+
+TEST(HostCard, AHostToldApartByHandHasThatInItsName) {
+  ::setenv("LOCKSTEP_HOST_ID", "left", 1);
+  const auto left = HostCard::of_this_process();
+  ::unsetenv("LOCKSTEP_HOST_ID");
+  EXPECT_EQ(left.id, "left");
+  EXPECT_EQ(left.name, HostCard::of_this_process().name + "/left");
 }
 
 TEST(HostCard, AnythingElseIsAnIdAllTheSame) {

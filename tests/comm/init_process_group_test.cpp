@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <thread>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/socket.h"
@@ -89,6 +91,29 @@ TEST(InitProcessGroup, AnUnreachableMasterIsNamedAtTheDeadline) {
       },
       ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1"), HasSubstr(std::to_string(nobody)),
                                      HasSubstr("300 ms"), HasSubstr("MASTER_ADDR"))));
+}
+
+TEST(InitProcessGroup, ARankThatAsksForAnotherBackendOrSizeIsNamed) {
+  const std::string path = ::testing::TempDir() + "differs" + std::to_string(::getpid());
+  const auto join = [&](int rank, int size, const char* backend) {
+    return init_process_group({.backend = backend,
+                               .init_method = "file://" + path,
+                               .rank = rank,
+                               .world_size = size,
+                               .timeout = std::chrono::seconds(3)});
+  };
+  std::thread first([&] {
+    EXPECT_THAT([&] { join(0, 2, "lockstep"); },
+                ThrowsMessage<PeerError>(
+                    AllOf(HasSubstr("on rank 0 of 2"),
+                          HasSubstr("rank 1 asks for the backend 'gloo' and a group of 3"))));
+  });
+  c10d::FileStore(path, 2).wait({"default_pg/0//lockstep/roll/first"}, std::chrono::seconds(30));
+  EXPECT_THAT([&] { join(1, 3, "gloo"); },
+              ThrowsMessage<UsageError>(
+                  HasSubstr("rank 0 asks for the backend 'lockstep' and a group of 2")));
+  first.join();
+  ::unlink(path.c_str());
 }
 
 TEST(InitProcessGroup, ATakenPortIsNamed) {

@@ -48,6 +48,16 @@ TEST(MakeBackend, ArgumentsThatCannotBeAreNamed) {
                [&] { make_backend(store, 0, 1, {.timeout = std::chrono::milliseconds(0)}); });
 }
 
+TEST(MakeBackend, ARankThatAsksForAnotherSizeOrBackendIsNamed) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  EXPECT_THROW(make_backend(store, 0, 2, {.timeout = std::chrono::milliseconds(1)}), PeerError);
+  EXPECT_THAT([&] { make_backend(store, 1, 3); },
+              ThrowsMessage<UsageError>(HasSubstr("rank 0 asks for the backend 'lockstep' and "
+                                                  "a group of 2")));
+  EXPECT_THAT([&] { make_backend(store, 1, 2, {.name = "gloo"}); },
+              ThrowsMessage<UsageError>(HasSubstr("rank 1 asks for the backend 'gloo'")));
+}
+
 TEST(MakeBackend, ARankThatDoesNotComeIsAPeerErrorInTime) {
   EXPECT_THAT(
       [] {

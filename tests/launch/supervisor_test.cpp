@@ -7,7 +7,7 @@
 namespace lockstep::launch {
 namespace {
 
-int supervise(const std::string& script) {
+int exit_code_of_script(const std::string& script) {
   const TestFolder folder;
   return exit_code_of([&] {
     const Signals signals({SIGTERM});
@@ -19,16 +19,17 @@ int supervise(const std::string& script) {
 }
 
 TEST(Supervise, ReturnsTheExitCodeAndRemovesTheFolder) {
-  EXPECT_EQ(supervise("true"), 0);
-  EXPECT_EQ(supervise("exit 3"), 3);
+  EXPECT_EQ(exit_code_of_script("true"), 0);
+  EXPECT_EQ(exit_code_of_script("exit 3"), 3);
 }
 
 TEST(Supervise, SurvivesTheDeathOfTheAgent) {
-  EXPECT_EQ(supervise("kill -9 $PPID; sleep 100"), 128 + SIGKILL);
+  EXPECT_EQ(exit_code_of_script("kill -9 $PPID; sleep 100"), 128 + SIGKILL);
 }
 
 TEST(Supervise, PassesSignalsOn) {
-  EXPECT_EQ(supervise("kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat); sleep 100"), 128 + SIGTERM);
+  EXPECT_EQ(exit_code_of_script("kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat); sleep 100"),
+            128 + SIGTERM);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/gradient_hooks.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/custom_function.h>

@@ -31,7 +31,7 @@ class RecordingBackend : public comm::LocalBackend {
   }
 };
 
-std::vector<Parameter> parameters_of(const std::vector<std::int64_t>& sizes) {
+std::vector<Parameter> parameters_of_sizes(const std::vector<std::int64_t>& sizes) {
   std::vector<Parameter> parameters;
   for (const auto size : sizes) {
     parameters.push_back({.name = "p" + std::to_string(parameters.size()),
@@ -68,7 +68,7 @@ at::Tensor chain(const std::vector<Parameter>& parameters) {
 
 TEST(Reducer, StartsABucketBeforeTheLastGradientIsThere) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2, 3});
+    const auto parameters = parameters_of_sizes({1, 2, 3});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = kOneEach, .limits = kOneEach}, guard,
         [](const auto&) {});
@@ -84,7 +84,7 @@ TEST(Reducer, StartsABucketBeforeTheLastGradientIsThere) {
 
 TEST(Reducer, StartsBucketsInTheirOrderWhateverTheOrderOfGradients) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2, 3});
+    const auto parameters = parameters_of_sizes({1, 2, 3});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = kOneEach, .limits = kOneEach}, guard,
         [](const auto&) {});
@@ -103,7 +103,7 @@ TEST(Reducer, StartsBucketsInTheirOrderWhateverTheOrderOfGradients) {
 
 TEST(Reducer, PlansAnewOnceByTheLimitsForLater) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2, 3});
+    const auto parameters = parameters_of_sizes({1, 2, 3});
     int steps = 0;
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}, .limits = {16, 1000}}, guard,
@@ -120,7 +120,7 @@ TEST(Reducer, PlansAnewOnceByTheLimitsForLater) {
 
 TEST(Reducer, NamesTheParametersWithoutAGradientAtTheEndOfThatBackward) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2, 3});
+    const auto parameters = parameters_of_sizes({1, 2, 3});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
     reducer->expect_backward({});
@@ -138,7 +138,7 @@ TEST(Reducer, NamesTheParametersWithoutAGradientAtTheEndOfThatBackward) {
 
 TEST(Reducer, LeavesBackwardsAloneThatItDoesNotExpect) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2});
+    const auto parameters = parameters_of_sizes({1, 2});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
     (parameters[1].tensor * 2).sum().backward();
@@ -168,7 +168,7 @@ struct Again : torch::autograd::Function<Again> {
 
 TEST(Reducer, TakesPartInABackwardInsideAnother) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2});
+    const auto parameters = parameters_of_sizes({1, 2});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
     reducer->expect_backward({});
@@ -180,7 +180,7 @@ TEST(Reducer, TakesPartInABackwardInsideAnother) {
 
 TEST(Reducer, RejectsASecondGradientAfterTheFirstWasSent) {
   with_recorder([](Group& world, StepGuard& guard) {
-    const auto parameters = parameters_of({1, 2});
+    const auto parameters = parameters_of_sizes({1, 2});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
     reducer->expect_backward({});

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/tensor_visitor.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/usage.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 

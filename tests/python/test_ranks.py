@@ -71,6 +71,8 @@ print(total.tolist(), type(dist.group.WORLD._get_backend(torch.device("cpu")))._
 dist.barrier()
 """
 
+LONELY = INIT.replace("seconds=60", "seconds=1")
+
 MISUSE = INIT + """
 try:
     dist.all_reduce(torch.ones(4), op=dist.ReduceOp.BAND)
@@ -122,3 +124,10 @@ def test_errors_are_exceptions_with_our_words(ranks):
         refused, mismatch = out.splitlines()
         assert refused == f"allreduce on rank {rank} of 2: band is not defined for Float"
         assert "4 elements" in mismatch and "5 elements" in mismatch
+
+
+def test_a_rank_that_does_not_come_is_named(ranks):
+    job = ranks(LONELY.replace('os.environ["WORLD_SIZE"]', '"2"'), count=1)
+    (code, _, err), = job.finish()
+    assert code != 0
+    assert "rank 0 of 2 waited 1 s, but rank 1 did not join" in err

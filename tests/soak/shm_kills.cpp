@@ -19,6 +19,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -122,7 +123,9 @@ int kill_one(int ranks, std::mt19937& random, std::vector<double>& times) {
       ::mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   const int victim = static_cast<int>(random() % static_cast<unsigned>(ranks));
   std::string folder = (std::filesystem::temp_directory_path() / "lockstep-kills-XXXXXX").string();
-  ::mkdtemp(folder.data());
+  if (::mkdtemp(folder.data()) == nullptr) {
+    throw std::runtime_error("no folder " + folder);
+  }
   std::vector<pid_t> pids;
   for (int rank = 0; rank < ranks; ++rank) {
     pids.push_back(::fork());
