@@ -8,8 +8,8 @@ die() {
   exit 1
 }
 
-# Compilers that may run at once: one per core, and 1.5 GB of memory for each, since a file that
-# includes torch takes 1.4 GB.
+# Compilers that may run at once: one per core, and 2 GB of memory for each, since joined files that
+# include torch take 1.8 GB.
 jobs() {
   local cores kilobytes limit
   cores=$(nproc)
@@ -18,7 +18,7 @@ jobs() {
   if [[ $limit =~ ^[0-9]+$ ]] && ((limit / 1024 < kilobytes)); then
     kilobytes=$((limit / 1024))
   fi
-  local by_memory=$((kilobytes / 1500000))
+  local by_memory=$((kilobytes / 2000000))
   local n=$((cores < by_memory ? cores : by_memory))
   echo $((n > 0 ? n : 1))
 }
