@@ -9,6 +9,7 @@ import sys
 import torch
 
 import tensor_file
+from ddp_cases import CASES
 from job_launcher import BIN
 
 PYTHON = [sys.executable, str(pathlib.Path(__file__).with_name("ddp_cases.py"))]
@@ -26,7 +27,7 @@ class Jobs:
         self.done = {}
 
     def outputs(self, programs, backend, names=()):
-        """programs[i] is that of rank i; without names, all cases."""
+        """programs[i] is that of rank i; without names, all cases that this PyTorch can run."""
         world = len(programs)
         pure = programs == [PYTHON] * world and backend in ("gloo", "rank_order")
         together = "gloo,rank_order" if pure and world > 2 else backend
@@ -44,7 +45,7 @@ class Jobs:
         lines = [f'{rank}) exec {shlex.join(program)} "$@" ;;' for rank, program in enumerate(programs)]
         choice = "\n".join(['case "$RANK" in', *lines, "esac\n"])
         script = self.launcher.script(choice, folder.name + ".sh")
-        arguments = ["/bin/sh", script, backends, self.inputs, folder, *names]
+        arguments = ["/bin/sh", script, backends, self.inputs, folder, *(names or CASES)]
         try:
             job = self.launcher.run(
                 "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=DETERMINISTIC
