@@ -27,8 +27,8 @@ std::uint64_t fnv1a(const std::string& text) {
 
 // The largest and, by its negative, the smallest of all hosts' numbers: equal if all are.
 HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std::string call,
-                             Deadline deadline)
-    : lane_(lane), call_(std::move(call)) {
+                             const WatchedWait& waiter, Deadline deadline)
+    : lane_(lane), call_(std::move(call)), waiter_(waiter) {
   if (!lane_) {
     return;
   }
@@ -38,15 +38,14 @@ HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std:
   c10d::AllreduceOptions options;
   options.reduceOp = c10d::ReduceOp::MAX;
   options.timeout = deadline.as_timeout();
-  work_ = lane_->allreduce(tensors, options);
+  work_ = waiter_.remember(lane_->allreduce(tensors, options));
 }
 
-void HostAgreement::require(const HostMap& map, const WatchedWait& waiter,
-                            Deadline deadline) const {
+void HostAgreement::require(const HostMap& map, Deadline deadline) const {
   if (!work_) {
     return;
   }
-  waiter.wait(*work_);
+  waiter_.wait(*work_);
   const auto* numbers = numbers_.const_data_ptr<std::int64_t>();
   if (numbers[0] == -numbers[1]) {
     return;
@@ -62,7 +61,7 @@ void HostAgreement::require(const HostMap& map, const WatchedWait& waiter,
   Tensors inputs{own};
   c10d::AllgatherOptions options;
   options.timeout = deadline.as_timeout();
-  waiter.wait(*lane_->allgather(all, inputs, options));
+  waiter_.wait(*lane_->allgather(all, inputs, options));
   std::vector<std::string> calls;
   for (int host = 0; host < map.hosts(); ++host) {
     calls.push_back(

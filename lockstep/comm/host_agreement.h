@@ -16,14 +16,16 @@ class HostAgreement {
  public:
   // All ranks of the lane ask, whatever they call. `lane` is null for a rank without one, which
   // is told nothing.
-  HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std::string call, Deadline deadline);
+  HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std::string call,
+                const WatchedWait& waiter, Deadline deadline);
 
   // Throws PeerError, on all hosts, that shows all sides if their calls differ.
-  void require(const HostMap& map, const WatchedWait& waiter, Deadline deadline) const;
+  void require(const HostMap& map, Deadline deadline) const;
 
  private:
   c10::intrusive_ptr<c10d::Backend> lane_;
   std::string call_;
+  const WatchedWait& waiter_;
   at::Tensor numbers_;
   c10::intrusive_ptr<c10d::Work> work_;
 };

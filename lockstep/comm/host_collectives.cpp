@@ -88,7 +88,7 @@ void HostCollectives::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp&
                                 "all_reduce (" + std::string(c10::toString(tensor.scalar_type())) +
                                     ", " + std::to_string(tensor.numel()) + " elements, " +
                                     name_of(shm_fold(op, tensor, "all_reduce").reduction.op) + ")",
-                                deadline);
+                                waiter_, deadline);
   const at::Tensor flat = tensor.view({-1});
   const std::int64_t piece =
       std::max<std::int64_t>(1, kPieceBytes / static_cast<std::int64_t>(tensor.element_size()));
@@ -97,12 +97,12 @@ void HostCollectives::all_reduce(const at::Tensor& tensor, const c10d::ReduceOp&
     const auto shares = shares_of(flat.narrow(0, at, std::min(piece, flat.numel() - at)));
     sum_inside(shares, op, deadline);
     if (at == 0) {
-      agreement.require(map_, waiter_, deadline);
+      agreement.require(map_, deadline);
     }
     pieces.push_back(carry(shares, op, deadline));
   }
   if (flat.numel() == 0) {
-    agreement.require(map_, waiter_, deadline);
+    agreement.require(map_, deadline);
   }
   for (const auto& carried : pieces) {
     arrive(carried, op);
@@ -140,7 +140,7 @@ HostCollectives::Carried HostCollectives::carry(const Tensors& shares, const c10
   const bool is_sum = op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
   options.reduceOp = is_sum ? c10d::ReduceOp(c10d::ReduceOp::SUM) : op;
   options.timeout = deadline.as_timeout();
-  carried.work = lane_->allreduce(tensors, options);
+  carried.work = waiter_.remember(lane_->allreduce(tensors, options));
   return carried;
 }
 
@@ -174,7 +174,7 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
   const HostAgreement agreement(lane_,
                                 "broadcast (" + std::to_string(tensor.nbytes()) +
                                     " bytes from rank " + std::to_string(root) + ")",
-                                deadline);
+                                waiter_, deadline);
   const at::Tensor bytes = tensor.view({-1}).view(at::kByte);
   const auto shares = shares_of(bytes);
   const bool root_is_here = map_.host_of(root) == map_.here();
@@ -185,7 +185,7 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
     options.timeout = deadline.as_timeout();
     inside_->broadcast(tensors, options)->wait();
   }
-  agreement.require(map_, waiter_, deadline);
+  agreement.require(map_, deadline);
   Tensors mine{own(shares)};
   if (lane_ && mine[0].numel() > 0) {
     options.rootRank = map_.host_of(root);
@@ -200,7 +200,7 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
 void HostCollectives::barrier(Deadline deadline) const {
   meet_inside(deadline);
   // All of a lane have come when it is there.
-  HostAgreement(lane_, "barrier", deadline).require(map_, waiter_, deadline);
+  HostAgreement(lane_, "barrier", waiter_, deadline).require(map_, deadline);
   meet_inside(deadline);  // Until the neighbours' lanes are through as well.
 }
 

@@ -13,6 +13,7 @@ namespace {
 
 // A rank on the host of one that died knows more than one that lost a connection to it.
 constexpr std::chrono::milliseconds kLetOthersSpeak{300};
+constexpr std::chrono::milliseconds kGlooNotices{1000};
 
 c10::intrusive_ptr<c10d::Store> below(const BackendRequest& request, const std::string& prefix) {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
@@ -63,7 +64,9 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
 
 HostLinks::~HostLinks() {
   leave();
-  if (waiter_.left_one_behind()) {
+  // A group that is well waits for its works as Gloo does; connections of a broken one are cut, so
+  // that what is not done soon never will be.
+  if (!broken_.empty() && waiter_.left_one_behind(kGlooNotices)) {
     // Their destructors would wait for it until its timeout; they go with the process.
     (void)everybody_.release();
     (void)c10::intrusive_ptr<c10d::Backend>(lane_).release();

@@ -172,9 +172,12 @@ HostsBackend::WorkPointer HostsBackend::forward(const char* operation, const Ten
   }
   const NoSigpipe no_sigpipe;  // Some of Gloo's operations write in the thread that starts them.
   auto work = as_peer_error(name, begin);
-  return work ? c10::make_intrusive<ForwardedWork>(
-                    std::shared_ptr<HostLinks>(shared_, &shared_->links), std::move(work), name)
-              : nullptr;
+  if (!work) {
+    return nullptr;
+  }
+  shared_->links.waiter().remember(work);
+  return c10::make_intrusive<ForwardedWork>(std::shared_ptr<HostLinks>(shared_, &shared_->links),
+                                            std::move(work), name);
 }
 
 HostsBackend::WorkPointer HostsBackend::allreduce_sparse(Tensors& tensors,

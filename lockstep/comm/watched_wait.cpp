@@ -1,6 +1,10 @@
 #include "lockstep/comm/watched_wait.h"
 
+#include <algorithm>
 #include <stdexcept>
+#include <thread>
+
+#include "lockstep/base/deadline.h"
 
 namespace lockstep::comm {
 
@@ -23,6 +27,26 @@ void WatchedWait::wait(c10d::Work& work) const {
     }
     had_ended = has_ended_();
   }
+}
+
+c10::intrusive_ptr<c10d::Work> WatchedWait::remember(c10::intrusive_ptr<c10d::Work> work) const {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(remembered_, [](const auto& old) { return old->isCompleted(); });
+  remembered_.push_back(work);
+  return work;
+}
+
+bool WatchedWait::left_one_behind(std::chrono::milliseconds patience) const {
+  const auto deadline = Deadline::in(patience);
+  const std::lock_guard lock(mutex_);
+  const auto all_done = [this] {
+    return std::all_of(remembered_.begin(), remembered_.end(),
+                       [](const auto& work) { return work->isCompleted(); });
+  };
+  while (!all_done() && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return left_one_behind_ || !all_done();
 }
 
 }  // namespace lockstep::comm

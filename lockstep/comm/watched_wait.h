@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
 
 namespace lockstep::comm {
 
@@ -18,12 +20,19 @@ class WatchedWait {
   // group has ended and the work has not, half a second later.
   void wait(c10d::Work& work) const;
 
-  // Whether a work was left behind: its group cannot be destroyed before that work's timeout.
-  [[nodiscard]] bool left_one_behind() const { return left_one_behind_; }
+  // Remembers a work, which it returns, until it is done: an error may keep everybody from waiting
+  // for it.
+  c10::intrusive_ptr<c10d::Work> remember(c10::intrusive_ptr<c10d::Work> work) const;
+
+  // Whether one that was waited for or remembered is still not done after this time: its group
+  // cannot be destroyed before that work's timeout.
+  [[nodiscard]] bool left_one_behind(std::chrono::milliseconds patience) const;
 
  private:
   std::function<bool()> has_ended_;
   mutable std::atomic<bool> left_one_behind_{false};
+  mutable std::mutex mutex_;
+  mutable std::vector<c10::intrusive_ptr<c10d::Work>> remembered_;
 };
 
 }  // namespace lockstep::comm

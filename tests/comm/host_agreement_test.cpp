@@ -21,7 +21,7 @@ TEST(HostAgreement, ARankWithoutALaneIsToldNothing) {
   const auto deadline = Deadline::in(std::chrono::seconds(1));
   const WatchedWait waiter([] { return false; });
   const HostMap map({HostCard{"here", "box", {}}}, 0);
-  EXPECT_NO_THROW(HostAgreement(nullptr, "barrier", deadline).require(map, waiter, deadline));
+  EXPECT_NO_THROW(HostAgreement(nullptr, "barrier", waiter, deadline).require(map, deadline));
 }
 
 TEST(HostAgreement, DifferentCallsOfTwoHostsAreAnErrorThatShowsBoth) {

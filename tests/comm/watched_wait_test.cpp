@@ -10,6 +10,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+constexpr std::chrono::milliseconds kBriefly{20};
+
 // A work that ends when it is told to.
 class Told : public c10d::Work {
  public:
@@ -25,7 +27,7 @@ TEST(WatchedWait, ReturnsWhenTheWorkIsDone) {
   });
   waiter.wait(work);
   later.join();
-  EXPECT_FALSE(waiter.left_one_behind());
+  EXPECT_FALSE(waiter.left_one_behind(kBriefly));
 }
 
 TEST(WatchedWait, ThrowsWhatTheWorkFailedWith) {
@@ -33,7 +35,7 @@ TEST(WatchedWait, ThrowsWhatTheWorkFailedWith) {
   Told work;
   work.finish(std::make_exception_ptr(std::runtime_error("no route")));
   EXPECT_THAT([&] { waiter.wait(work); }, ThrowsMessage<std::runtime_error>(HasSubstr("no route")));
-  EXPECT_FALSE(waiter.left_one_behind());
+  EXPECT_FALSE(waiter.left_one_behind(kBriefly));
 }
 
 TEST(WatchedWait, LeavesAWorkBehindThatDoesNotEndWithTheGroup) {
@@ -41,7 +43,20 @@ TEST(WatchedWait, LeavesAWorkBehindThatDoesNotEndWithTheGroup) {
   Told work;
   EXPECT_THAT([&] { waiter.wait(work); },
               ThrowsMessage<std::runtime_error>(HasSubstr("Gloo did not notice")));
-  EXPECT_TRUE(waiter.left_one_behind());
+  EXPECT_TRUE(waiter.left_one_behind(kBriefly));
+}
+
+TEST(WatchedWait, RemembersAWorkForWhichNobodyWaited) {
+  const WatchedWait waiter([] { return true; });
+  const auto work = c10::make_intrusive<Told>();
+  EXPECT_EQ(waiter.remember(work), work);
+  EXPECT_TRUE(waiter.left_one_behind(kBriefly));
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    work->finish();
+  });
+  EXPECT_FALSE(waiter.left_one_behind(std::chrono::seconds(30)));
+  later.join();
 }
 
 }  // namespace
