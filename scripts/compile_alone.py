@@ -27,7 +27,7 @@ def main():
         for file, code, errors in pool.map(check, commands):
             if code != 0:
                 failed += 1
-                print(f"{file} does not compile by itself:\n{errors[:2000]}")
+                print(f"{file} does not compile by itself:\n{errors[:2000]}", flush=True)
     print(f"{len(commands) - failed} of {len(commands)} files compile by themselves")
     return 1 if failed or not commands else 0
 

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/gradient_bucket.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>

@@ -13,6 +13,8 @@
 
 #include "lockstep/base/error.h"
 
+#include "tests/shm/teams.h"
+
 namespace lockstep::shm {
 namespace {
 
