@@ -9,20 +9,28 @@
 //   mpirun -n 2 sh -c 'plain_libtorch FILE $OMPI_COMM_WORLD_RANK $OMPI_COMM_WORLD_SIZE mpi'
 #include <ATen/ops/full.h>
 
+#include <charconv>
 #include <cstdio>
-#include <string>
+#include <cstring>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "lockstep/comm/make_backend.h"
 
+// Nothing but the number: "2x" and "rank" are none.
+static bool read_number(const char* text, int& number) {
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, number);
+  return error == std::errc() && stop == end;
+}
+
 int main(int argc, char** argv) try {
-  if (argc < 4) {
-    std::fprintf(stderr, "usage: plain_libtorch FILE RANK SIZE [BACKEND]\n");
+  int rank = 0;
+  int size = 0;
+  if (argc < 4 || !read_number(argv[2], rank) || !read_number(argv[3], size)) {
+    std::fprintf(stderr, "usage: plain_libtorch FILE RANK SIZE [BACKEND], RANK and SIZE numbers\n");
     return 2;
   }
-  const int rank = std::stoi(argv[2]);
-  const int size = std::stoi(argv[3]);
   const auto store = c10::make_intrusive<c10d::FileStore>(argv[1], size);
   const auto backend =
       lockstep::make_backend(store, rank, size, {.name = argc > 4 ? argv[4] : "lockstep"});

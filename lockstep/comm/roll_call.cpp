@@ -11,8 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr std::chrono::milliseconds kQuietly{10'000};  // Before it says whom it waits for.
-constexpr std::size_t kListed = 16;                    // Ranks that a message names.
+constexpr std::size_t kListed = 16;  // Ranks that a message names.
 
 std::string roll_key(int rank) { return "roll/" + std::to_string(rank); }
 
@@ -132,11 +131,6 @@ std::string differences(c10d::Store& store, const RollEntry& mine) {
     }
   }
   return "";
-}
-
-std::vector<std::string> call_roll(c10d::Store& store, const RollEntry& mine,
-                                   std::chrono::milliseconds timeout) {
-  return call_roll(store, mine, timeout, kQuietly);
 }
 
 std::vector<std::string> call_roll(c10d::Store& store, const RollEntry& mine,

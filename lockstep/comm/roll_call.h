@@ -33,16 +33,11 @@ void require_same_as_first(c10d::Store& store, const RollEntry& mine);
 // What the ranks that are there ask for and this one does not, as a sentence; empty if nothing.
 [[nodiscard]] std::string differences(c10d::Store& store, const RollEntry& mine);
 
-// The texts of all ranks, once they are there. Whoever waits for ten seconds warns of who is
-// missing or differs. One call per store. Throws AbsentRanks at the timeout, and UsageError as
-// above.
-std::vector<std::string> call_roll(c10d::Store& store, const RollEntry& mine,
-                                   std::chrono::milliseconds timeout);
-
-// The same, with another patience.
+// The texts of all ranks, once they are there. Whose patience is over warns of who is missing or
+// differs. One call per store. Throws AbsentRanks at the timeout, and UsageError as above.
 std::vector<std::string> call_roll(c10d::Store& store, const RollEntry& mine,
                                    std::chrono::milliseconds timeout,
-                                   std::chrono::milliseconds patience);
+                                   std::chrono::milliseconds patience = std::chrono::seconds(10));
 
 // "rank 1" or "ranks 1, 2"; of very many the first.
 std::string list_ranks(std::vector<int> ranks);

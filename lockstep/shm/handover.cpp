@@ -60,7 +60,7 @@ std::string new_secret() {
 
 std::string key_of(int rank) { return "shm/" + std::to_string(rank); }
 
-std::string written(const Notice& notice) {
+std::string notice_text(const Notice& notice) {
   return std::to_string(notice.version) + "\n" + notice.socket + "\n" + notice.secret + "\n" +
          std::to_string(notice.pid) + "\n" + notice.host_id + "\n" + notice.host;
 }
@@ -105,7 +105,7 @@ class Handover {
              .host_id = host_id(),
              .host = host_name()};
     peers_[index(rank_)] = {identify(::getpid()), mine_.host};
-    board_.post(key_of(rank_), written(mine_));
+    board_.post(key_of(rank_), notice_text(mine_));
     read_notices();
     // Lower ranks are called, higher ones call: each pair meets once. Nobody waits for an answer
     // before it has called all, so no two ranks wait for each other.
@@ -196,8 +196,8 @@ class Handover {
       }
       if (deadline_.passed()) {
         throw PeerError(what() + "rank " + join_numbers(others) +
-                        " did not hand over its memory within " +
-                        to_text(deadline_.total()) + "; see its log");
+                        " did not hand over its memory within " + to_text(deadline_.total()) +
+                        "; see its log");
       }
       if (patience.passed()) {
         return false;

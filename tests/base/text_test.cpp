@@ -45,5 +45,11 @@ TEST(JoinNumbers, ListsRanks) {
   EXPECT_EQ(join_numbers({}), "");
 }
 
+TEST(Contains, FindsAPartAnywhereAndTheEmptyOneAlways) {
+  EXPECT_TRUE(contains("timed out", "out"));
+  EXPECT_TRUE(contains("timed out", ""));
+  EXPECT_FALSE(contains("out", "timed out"));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -22,7 +22,7 @@ using testing::soon;
 constexpr Fold kSumOfInts{.reduction = {DType::kInt32, ReduceOp::kSum}};
 
 // Each rank is in two of them.
-constexpr int kStressed = 6;
+constexpr int kStressRanks = 6;
 const std::vector<std::vector<int>> kGroups{{0, 1, 2, 3}, {2, 3, 4, 5}, {4, 5, 0, 1}};
 
 // Collectives of all groups together.
@@ -127,7 +127,7 @@ TEST(ShmStress, ProcessesOfOverlappingGroupsGetTheirSums) {
   std::vector<FolderBoard> boards(kGroups.size());
   std::vector<pid_t> children;
   std::fflush(nullptr);
-  for (int rank = 0; rank < kStressed; ++rank) {
+  for (int rank = 0; rank < kStressRanks; ++rank) {
     const pid_t child = ::fork();
     if (child == 0) {
       run_rank(rank, boards);
