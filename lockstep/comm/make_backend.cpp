@@ -39,10 +39,16 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
   const auto registry = BackendRegistry::built_in();
   (void)registry.factory(options.name);  // A wrong name is told before it goes into the store.
   return comm::as_peer_error(what, [&] {
-    comm::require_same_as_first(*request.store,
-                                {.rank = rank, .size = size, .backend = options.name});
-    request.store = c10::make_intrusive<c10d::PrefixStore>(options.name, request.store);
-    return registry.make(options.name, request);
+    const auto meeting = request.store;
+    const comm::RollEntry mine{.rank = rank, .size = size, .backend = options.name, .text = ""};
+    comm::require_same_as_first(*meeting, mine);
+    request.store = c10::make_intrusive<c10d::PrefixStore>(options.name, meeting);
+    try {
+      return registry.make(options.name, request);
+    } catch (const comm::AbsentRanks& error) {
+      const auto differ = comm::differences(*meeting, mine);
+      throw PeerError(what + ": " + error.what() + (differ.empty() ? "" : "; " + differ));
+    }
   });
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -50,12 +52,19 @@ TEST(MakeBackend, ArgumentsThatCannotBeAreNamed) {
 
 TEST(MakeBackend, ARankThatAsksForAnotherSizeOrBackendIsNamed) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  EXPECT_THROW(make_backend(store, 0, 2, {.timeout = std::chrono::milliseconds(1)}), PeerError);
+  std::thread first([&] {
+    EXPECT_THAT(
+        [&] { make_backend(store, 0, 2, {.timeout = std::chrono::seconds(2)}); },
+        ThrowsMessage<PeerError>(AllOf(HasSubstr("make_backend on rank 0 of 2"),
+                                       HasSubstr("asks for the backend 'gloo' and a group of 2"))));
+  });
+  store->wait({"lockstep/roll/first"}, std::chrono::seconds(30));
   EXPECT_THAT([&] { make_backend(store, 1, 3); },
               ThrowsMessage<UsageError>(HasSubstr("rank 0 asks for the backend 'lockstep' and "
                                                   "a group of 2")));
   EXPECT_THAT([&] { make_backend(store, 1, 2, {.name = "gloo"}); },
               ThrowsMessage<UsageError>(HasSubstr("rank 1 asks for the backend 'gloo'")));
+  first.join();
 }
 
 TEST(MakeBackend, ARankThatDoesNotComeIsAPeerErrorInTime) {
@@ -65,7 +74,8 @@ TEST(MakeBackend, ARankThatDoesNotComeIsAPeerErrorInTime) {
                      {.timeout = std::chrono::milliseconds(200)});
       },
       ThrowsMessage<PeerError>(
-          AllOf(HasSubstr("rank 0 of 2 waited 200 ms"), HasSubstr("rank 1 did not join"))));
+          AllOf(HasSubstr("make_backend on rank 0 of 2: rank 0 of 2 waited 200 ms"),
+                HasSubstr("rank 1 did not join"))));
 }
 
 }  // namespace
