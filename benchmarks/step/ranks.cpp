@@ -112,8 +112,10 @@ class Ranks {
     if (auto stats = training_.stats()) {
       stats->communication_seconds -= before->communication_seconds;
       stats->waiting_seconds -= before->waiting_seconds;
-      answer.update(
-          {{"bytes", stats->bytes}, {"buckets", stats->buckets}, {"hidden", stats->hidden()}});
+      answer.update({{"bytes", stats->bytes},
+                     {"copied", stats->copied},
+                     {"buckets", stats->buckets},
+                     {"hidden", stats->hidden()}});
     }
     return answer;
   }

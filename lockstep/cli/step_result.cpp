@@ -105,13 +105,15 @@ void print_step_row(const StepRow& row) {
 void print_step_memory(const std::vector<StepRow>& rows) {
   std::printf("\npeak memory, MiB; what our ranks exchange; samples a second\n\n");
   print_headings();
-  std::printf(" %12s %8s %8s %11s %11s\n", "bytes", "buckets", "hidden", "samples/s", "PyTorch's");
+  std::printf(" %12s %12s %8s %8s %11s %11s\n", "bytes", "copied", "buckets", "hidden", "samples/s",
+              "PyTorch's");
   for (const auto& row : rows) {
     print_place(row);
     for (const auto& measured : row.measured) {
       std::printf(" %10s", fixed(scaled(measured.peak(), 1.0 / (1 << 20)), 1).c_str());
     }
-    std::printf(" %12s %8lld %8s", size_text(static_cast<std::uint64_t>(row.bytes)).c_str(),
+    std::printf(" %12s %12s %8lld %8s", size_text(static_cast<std::uint64_t>(row.bytes)).c_str(),
+                size_text(static_cast<std::uint64_t>(row.copied)).c_str(),
                 static_cast<long long>(row.buckets), percent(median(row.hidden)).c_str());
     for (const StepSide side : kParallel) {
       std::printf(" %11s", fixed(row.samples_per_second(side), 0).c_str());
@@ -130,6 +132,7 @@ void print_step_json(const StepRow& row) {
                          {"arch", architecture()},
                          {"pytorch_over_ours", as_json(row.ratio(kPytorch, kOurs))},
                          {"bytes_per_step", row.bytes},
+                         {"copied_bytes_per_step", row.copied},
                          {"buckets", row.buckets},
                          {"hidden", median(row.hidden)}};
   for (const StepSide side : kParallel) {

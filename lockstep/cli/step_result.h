@@ -44,6 +44,7 @@ struct StepRow {
   std::string pytorch_missing;  // Why it took no part.
   // Of our DistributedDataParallel.
   std::int64_t bytes = 0;
+  std::int64_t copied = 0;
   std::int64_t buckets = 0;
   std::vector<double> hidden;  // In each round.
 
@@ -67,6 +68,7 @@ inline constexpr const char* kStepNotes =
   overhead             what DistributedDataParallel adds to the plain side's step
   peak memory          of the process of rank 0; on a GPU, of its tensors
   bytes                of gradients that a rank of ours sums in each step
+  copied               of these, into buckets; the others are made there
   samples/s            of all ranks
   hidden               the part of our communication during which backward went on
 Ratios are medians over the rounds. Sides started from equal weights, and their losses were compared.

@@ -122,6 +122,7 @@ void StepSides::take_turn(StepSide side, const Turn& turn, StepRow& row) {
     measured.loss = json.at("loss");
     if (side == kOurs) {
       row.bytes = json.at("bytes");
+      row.copied = json.at("copied");
       row.buckets = json.at("buckets");
       row.hidden.push_back(json.at("hidden"));
     }

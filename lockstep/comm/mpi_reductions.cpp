@@ -38,7 +38,7 @@ void require_size(const at::Tensor& output, std::int64_t elements, const std::st
 
 Finish MpiBackend::put_in_place(const at::Tensor& buffer, const at::Tensor& tensor,
                                 const MpiReduction& how) const {
-  const Finish back = copy_back({buffer}, {tensor});
+  Finish back = copy_back({buffer}, {tensor});
   if (!how.average) {
     return back;
   }

@@ -5,8 +5,6 @@
 
 namespace lockstep::comm {
 
-using Use = Packed::Use;
-
 ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
                                               const c10d::BroadcastOptions& options) {
   const std::string name = what("broadcast");
@@ -17,7 +15,7 @@ ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
   return start({c10d::OpType::BROADCAST, options.timeout, {tensor}, tensors},
                [tensor, gives, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                           Deadline deadline) {
-                 const Packed packed(tensor, gives ? Use::kRead : Use::kWrite);
+                 const Packed packed(tensor, gives ? Packed::Use::kRead : Packed::Use::kWrite);
                  shm::broadcast(team, packed.tensor(), shm_dtype(tensor.scalar_type()), root,
                                 deadline);
                  if (!gives) {
@@ -65,8 +63,8 @@ ShmBackend::WorkPointer ShmBackend::gather_lists(Start begin, const TensorLists&
   }
   return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-      const auto results = packed(outputs[i], Use::kWrite);
-      shm::all_gather(team, outputs_of(results), Packed(inputs[i], Use::kRead).input(),
+      const auto results = packed(outputs[i], Packed::Use::kWrite);
+      shm::all_gather(team, outputs_of(results), Packed(inputs[i], Packed::Use::kRead).input(),
                       shm_dtype(inputs[i].scalar_type()), deadline);
       write_back(results);
     }
@@ -99,8 +97,8 @@ ShmBackend::WorkPointer ShmBackend::allgather_into_tensor_coalesced(
       {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs, inputs},
       [outputs, inputs](shm::Team& team, Deadline deadline) {
         for (std::size_t i = 0; i < inputs.size(); ++i) {
-          const Packed result(outputs[i], Use::kWrite);
-          const Packed input(inputs[i], Use::kRead);
+          const Packed result(outputs[i], Packed::Use::kWrite);
+          const Packed input(inputs[i], Packed::Use::kRead);
           std::vector<shm::Output> parts;
           for (int rank = 0; rank < team.size(); ++rank) {
             parts.push_back(
@@ -128,8 +126,8 @@ ShmBackend::WorkPointer ShmBackend::gather(TensorLists& outputs, Tensors& inputs
   return start({c10d::OpType::GATHER, options.timeout, results, inputs},
                [results, input, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                            Deadline deadline) {
-                 const auto gathered = packed(results, Use::kWrite);
-                 shm::gather(team, outputs_of(gathered), Packed(input, Use::kRead).input(),
+                 const auto gathered = packed(results, Packed::Use::kWrite);
+                 shm::gather(team, outputs_of(gathered), Packed(input, Packed::Use::kRead).input(),
                              shm_dtype(input.scalar_type()), root, deadline);
                  write_back(gathered);
                });
@@ -151,8 +149,8 @@ ShmBackend::WorkPointer ShmBackend::scatter(Tensors& outputs, TensorLists& input
   return start({c10d::OpType::SCATTER, options.timeout, {output}, parts},
                [output, parts, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                           Deadline deadline) {
-                 const Packed result(output, Use::kWrite);
-                 const auto given = packed(parts, Use::kRead);
+                 const Packed result(output, Packed::Use::kWrite);
+                 const auto given = packed(parts, Packed::Use::kRead);
                  shm::scatter(team, result.output(), inputs_of(given),
                               shm_dtype(output.scalar_type()), root, deadline);
                  result.write_back();
@@ -185,8 +183,8 @@ ShmBackend::WorkPointer ShmBackend::exchange(Start begin, const Tensors& outputs
   require_one_per_rank(inputs, getSize(), inputs[0], name);
   require_one_per_rank(outputs, getSize(), inputs[0], name);
   return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
-    const auto results = packed(outputs, Use::kWrite);
-    const auto given = packed(inputs, Use::kRead);
+    const auto results = packed(outputs, Packed::Use::kWrite);
+    const auto given = packed(inputs, Packed::Use::kRead);
     shm::all_to_all(team, outputs_of(results), inputs_of(given), shm_dtype(inputs[0].scalar_type()),
                     deadline);
     write_back(results);

@@ -6,6 +6,19 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace lockstep::parallel {
+namespace {
+
+// torch.distributed._make_nccl_premul_sum; its C++ name differs between versions.
+c10d::ReduceOp sum_times(double factor) {
+  c10d::ReduceOp op;
+  if (factor != 1) {
+    op.op_ = c10d::ReduceOp::PREMUL_SUM;
+    op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
+  }
+  return op;
+}
+
+}  // namespace
 
 at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions options) const {
   const auto device = options.device();
@@ -16,7 +29,13 @@ at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions opti
   return at::empty({elements}, options);
 }
 
-void Communication::start(const GradientBucket& bucket) {
+// Half-precision products would have to be rounded before they are added.
+bool Communication::multiplies(const at::Tensor& like) const {
+  return like.is_cpu() && (like.scalar_type() == at::kFloat || like.scalar_type() == at::kDouble) &&
+         group_.backend(at::kCPU)->getBackendName() == "shm";
+}
+
+void Communication::start(GradientBucket& bucket) {
   const auto& contents = bucket.contents();
   if (!contents.defined()) {
     started_.emplace_back();
@@ -25,7 +44,9 @@ void Communication::start(const GradientBucket& bucket) {
   const auto backend = group_.backend(contents.device().type());
   std::vector<at::Tensor> tensors{contents};
   Started started{.work = nullptr, .contents = contents, .at = Clock::now(), .done = nullptr};
-  started.work = backend->allreduce(tensors, c10d::AllreduceOptions());
+  c10d::AllreduceOptions options;
+  options.reduceOp = sum_times(bucket.factor(ranks()));
+  started.work = backend->allreduce(tensors, options);
   if (contents.device().is_cpu() && backend->getBackendName() == "gloo") {
     started.done = std::make_shared<std::atomic<Clock::time_point>>();
     started.work->getFuture()->addCallback(

@@ -22,12 +22,17 @@ class Communication {
 
   explicit Communication(const Group& group) : group_(group) {}
 
+  [[nodiscard]] int ranks() const { return group_.size(); }
   // Memory in which the group's backend sums without a copy, where it has such.
   [[nodiscard]] at::Tensor allocate(std::int64_t elements, at::TensorOptions options) const;
 
-  // Starts to sum the next bucket of this step, if it has contents. On a GPU that is ordered after
-  // what the current stream does now, and runs on a stream of the backend's.
-  void start(const GradientBucket& bucket);
+  // Whether the backend can multiply such values by a factor while it sums them, with the same
+  // result as multiplying them before.
+  [[nodiscard]] bool multiplies(const at::Tensor& like) const;
+
+  // Starts to sum the next bucket of this step, if it has contents: they are full. On a GPU that is
+  // ordered after what the current stream does now, and runs on a stream of the backend's.
+  void start(GradientBucket& bucket);
   // Waits for the i-th that was started. On a GPU the current stream waits, the host does not.
   // Throws what the backend throws.
   void wait_for(std::size_t i);

@@ -6,44 +6,60 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::parallel {
 namespace {
 
+constexpr std::size_t kAlignment = 64;  // Of every tensor that LibTorch makes.
+
 // With the parameter's own strides where it has no gaps: autograd makes gradients like that.
 at::Tensor place_for(const at::Tensor& tensor, const at::Tensor& flat, std::int64_t offset) {
   if (tensor.is_non_overlapping_and_dense()) {
-    return flat.as_strided(tensor.sizes(), tensor.strides(), offset);
+    return flat.as_strided(tensor.sizes(), tensor.strides(), flat.storage_offset() + offset);
   }
   return flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
+}
+
+// Elements to leave free at the beginning so that the largest gradient can be made in its place.
+std::int64_t elements_before(const std::vector<at::Tensor>& tensors) {
+  std::size_t offset = 0;
+  std::size_t largest = 0;
+  std::size_t offset_of_largest = 0;
+  for (const auto& tensor : tensors) {
+    if (tensor.nbytes() > largest) {
+      largest = tensor.nbytes();
+      offset_of_largest = offset;
+    }
+    offset += tensor.nbytes();
+  }
+  const std::size_t bytes = (kAlignment - offset_of_largest % kAlignment) % kAlignment;
+  return static_cast<std::int64_t>(bytes / tensors.front().element_size());
 }
 
 }  // namespace
 
 GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>& parameters,
-                               Mode mode, const AllocateFlat& allocate)
-    : parameters_(plan.parameters), mode_(mode) {
-  std::int64_t elements = 0;
+                               Mode mode, AllocateFlat allocate, Division division)
+    : parameters_(plan.parameters),
+      allocate_(std::move(allocate)),
+      division_(division),
+      mode_(mode) {
   for (const std::size_t index : parameters_) {
     const auto& parameter = parameters[index];
     tensors_.push_back(parameter.tensor);
     names_.push_back(parameter.name);
-    elements += parameter.tensor.numel();
     bytes_ += parameter.tensor.nbytes();
     sparse_ = parameter.sparse;
   }
+  divided_.resize(tensors_.size());
   if (sparse_ || mode_ == Mode::kStay) {
     return;
   }
-  const auto& like = tensors_.front();
-  flat_ = allocate(elements, at::TensorOptions(like.scalar_type()).device(like.device()));
-  std::int64_t offset = 0;
-  // Not views in autograd's eyes: an optimizer may call detach_() on a gradient.
-  const at::AutoDispatchBelowADInplaceOrView no_view_tracking;
+  make_places();
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
-    places_.push_back(place_for(tensors_[i], flat_, offset));
-    offset += tensors_[i].numel();
     at::Tensor& grad = gradient(i);
     if (mode_ == Mode::kViews && grad.defined()) {
       places_[i].copy_(grad.detach());
@@ -52,22 +68,74 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
   }
 }
 
+void GradientBucket::make_places() {
+  const auto& like = tensors_.front();
+  const auto elements = static_cast<std::int64_t>(bytes_ / like.element_size());
+  const auto before = division_ == Division::kInSum ? elements_before(tensors_) : 0;
+  flat_ = allocate_(before + elements, at::TensorOptions(like.scalar_type()).device(like.device()))
+              .narrow(0, before, elements);
+  std::int64_t offset = 0;
+  places_.clear();
+  // Not views in autograd's eyes: an optimizer may call detach_() on a gradient.
+  const at::AutoDispatchBelowADInplaceOrView no_view_tracking;
+  for (const auto& tensor : tensors_) {
+    places_.push_back(place_for(tensor, flat_, offset));
+    offset += tensor.numel();
+  }
+}
+
 at::Tensor& GradientBucket::gradient(std::size_t i) const { return tensors_[i].mutable_grad(); }
 
-void GradientBucket::put(std::size_t i, int ranks) {
-  if (sparse_) {
-    put_sparse(i, ranks);
-    return;
+Lender::Loan GradientBucket::lend(std::size_t i) const {
+  void* const data = places_[i].mutable_data_ptr();
+  const bool usable = reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0 &&
+                      !gradient(i).defined() && !is_lent(data);
+  return usable ? Lender::Loan{data, flat_.storage()} : Lender::Loan{};
+}
+
+bool GradientBucket::was_made_in_place(std::size_t i) const {
+  const at::Tensor& grad = gradient(i);
+  return grad.defined() && grad.const_data_ptr() == places_[i].const_data_ptr() &&
+         grad.strides() == places_[i].strides() && !grad.requires_grad();
+}
+
+bool GradientBucket::is_lent_elsewhere(std::size_t i) const {
+  return !places_.empty() && is_lent(places_[i].const_data_ptr()) && !was_made_in_place(i);
+}
+
+bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) const {
+  if (places_.empty() || !was_made_in_place(i) || !is_lent(places_[i].const_data_ptr())) {
+    return false;
   }
-  if (mode_ == Mode::kStay) {
-    return;
+  const at::Tensor& grad = gradient(i);
+  std::size_t expected = 1;
+  bool kept = grad.use_count() > 1;
+  if (made.defined() && !made.is_same(grad) && made.is_alias_of(grad)) {
+    ++expected;
+    if (made.is_view()) {  // That of a linear layer is, of its transpose.
+      ++expected;
+      kept = kept || made._base().use_count() > 1;
+    }
   }
-  at::Tensor& grad = gradient(i);
-  at::Tensor& place = places_[i];
-  if (!grad.defined()) {
-    place.zero_();
-    return;
+  return kept || grad.storage().use_count() > expected;
+}
+
+void GradientBucket::move_out() {
+  const auto old_flat = flat_;
+  const auto old_places = places_;
+  make_places();
+  flat_.copy_(old_flat);
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    at::Tensor& grad = gradient(i);
+    if (grad.defined() && grad.is_alias_of(old_places[i])) {
+      grad = places_[i];
+    }
   }
+}
+
+void GradientBucket::require_alike(std::size_t i) const {
+  const at::Tensor& grad = gradient(i);
+  const at::Tensor& place = places_[i];
   if (grad.layout() != place.layout() || grad.scalar_type() != place.scalar_type() ||
       grad.device() != place.device() || grad.sizes() != place.sizes()) {
     throw UsageError("the gradient of '" + names_[i] + "' is " + grad.toString() + ", expected " +
@@ -75,20 +143,58 @@ void GradientBucket::put(std::size_t i, int ranks) {
                      "; it must be like its parameter was when "
                      "DistributedDataParallel was made");
   }
+}
+
+std::size_t GradientBucket::put(std::size_t i, int ranks) {
+  if (sparse_) {
+    put_sparse(i, ranks);
+    return 0;
+  }
+  if (mode_ == Mode::kStay) {
+    return 0;
+  }
+  at::Tensor& grad = gradient(i);
+  at::Tensor& place = places_[i];
+  divided_[i] = division_ == Division::kBefore;
+  if (!grad.defined()) {
+    place.zero_();
+    return 0;
+  }
+  require_alike(i);
   if (grad.is_alias_of(place)) {
     place.div_(ranks);
-    return;
+    divided_[i] = true;
+    return 0;
   }
-  // PyTorch multiplies by the reciprocal here and divides above: the last bit can differ.
-  const auto factor = at::native::wrapped_scalar_tensor(1.0 / ranks);
-  if (grad.requires_grad()) {  // backward(create_graph=true): the copy has no history.
-    place.copy_(grad.detach().mul(factor));
-  } else {
-    at::mul_out(place, grad, factor);
+  const bool copy = !was_made_in_place(i);
+  if (copy && division_ == Division::kInSum) {
+    place.copy_(grad.detach());
+  } else if (copy) {
+    // PyTorch multiplies by the reciprocal here and divides above: the last bit can differ.
+    const auto factor = at::native::wrapped_scalar_tensor(1.0 / ranks);
+    if (grad.requires_grad()) {  // backward(create_graph=true): the copy has no history.
+      place.copy_(grad.detach().mul(factor));
+    } else {
+      at::mul_out(place, grad, factor);
+    }
   }
   if (mode_ == Mode::kViews) {
     grad = place;
   }
+  return copy ? place.nbytes() : 0;
+}
+
+double GradientBucket::factor(int ranks) {
+  if (std::find(divided_.begin(), divided_.end(), true) == divided_.end()) {
+    return division_ == Division::kInSum ? 1.0 / ranks : 1;
+  }
+  for (std::size_t i = 0; i < divided_.size(); ++i) {
+    if (!divided_[i]) {
+      places_[i].mul_(1.0 / ranks);
+      divided_[i] = true;
+    }
+  }
+  return 1;
 }
 
 void GradientBucket::put_sparse(std::size_t i, int ranks) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/parallel/bucket_plan.h"
+#include "lockstep/parallel/lent_memory.h"
 #include "lockstep/parallel/module_state.h"
 
 namespace lockstep::parallel {
@@ -23,10 +24,16 @@ class GradientBucket {
     kStay,      // Nothing travels, because there is one rank: it is what autograd made.
   };
 
+  // Who divides the gradients by the number of ranks.
+  enum class Division {
+    kBefore,  // put() does.
+    kInSum,   // The sum multiplies what it reads, which saves a pass over the memory.
+  };
+
   // Gradients that are defined already move in, with kViews. A sparse gradient has no place: what
   // travels is the gradient itself.
   GradientBucket(const Bucket& plan, const std::vector<Parameter>& parameters, Mode mode,
-                 const AllocateFlat& allocate);
+                 AllocateFlat allocate, Division division = Division::kBefore);
 
   [[nodiscard]] const std::vector<std::size_t>& parameters() const { return parameters_; }
   [[nodiscard]] bool is_sparse() const { return sparse_; }
@@ -35,9 +42,23 @@ class GradientBucket {
   [[nodiscard]] const at::Tensor& contents() const { return flat_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  // Puts the i-th gradient in its place, divided by the number of ranks as PyTorch divides it. An
-  // undefined gradient counts as zero. Throws UsageError if its dtype or layout is another.
-  void put(std::size_t i, int ranks);
+  // The i-th gradient's place, for a tensor that may become that gradient; nothing if tensors could
+  // not lie there.
+  [[nodiscard]] Lender::Loan lend(std::size_t i) const;
+  // Whether a tensor that is not the i-th gradient lies in its place.
+  [[nodiscard]] bool is_lent_elsewhere(std::size_t i) const;
+  // Whether somebody besides autograd, which computed the i-th gradient as `made`, has kept a
+  // gradient that lies in its place: a hook of the user's, for which it is to stay what it is.
+  [[nodiscard]] bool is_kept_by_others(std::size_t i, const at::Tensor& made) const;
+  // Leaves the memory to such tensors, and takes along what was put.
+  void move_out();
+
+  // Puts the i-th gradient in its place, divided by the number of ranks as PyTorch divides it, now
+  // or in the sum. An undefined gradient counts as zero. Returns how many bytes it copied: none of
+  // a gradient that was made there. Throws UsageError if its dtype or layout is another.
+  std::size_t put(std::size_t i, int ranks);
+  // When all are put: what the sum is to multiply this rank's contents by.
+  [[nodiscard]] double factor(int ranks);
 
   // Makes the sum the gradient of the i-th parameter. Throws UsageError if `.grad` was exchanged
   // since put().
@@ -45,13 +66,19 @@ class GradientBucket {
 
  private:
   [[nodiscard]] at::Tensor& gradient(std::size_t i) const;
+  [[nodiscard]] bool was_made_in_place(std::size_t i) const;
+  void make_places();
+  void require_alike(std::size_t i) const;
   void put_sparse(std::size_t i, int ranks);
 
   std::vector<std::size_t> parameters_;
   std::vector<at::Tensor> tensors_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> places_;
+  std::vector<bool> divided_;  // By place, in this step.
   at::Tensor flat_;
+  AllocateFlat allocate_;
+  Division division_;
   std::size_t bytes_ = 0;
   Mode mode_;
   bool sparse_ = false;

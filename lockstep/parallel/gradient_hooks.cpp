@@ -24,15 +24,14 @@ struct GradientHooks::Hooked {
   std::uintptr_t key;
 };
 
-GradientHooks::GradientHooks(const std::vector<Parameter>& parameters,
-                             std::function<void(std::size_t)> ready) {
-  const auto shared = std::make_shared<const std::function<void(std::size_t)>>(std::move(ready));
+GradientHooks::GradientHooks(const std::vector<Parameter>& parameters, Ready ready) {
+  const auto shared = std::make_shared<const Ready>(std::move(ready));
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     auto accumulator = torch::autograd::impl::grad_accumulator(parameters[i].tensor);
     const auto key =
         accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-            [shared, i](const variable_list& outputs, const variable_list& /*inputs*/) {
-              (*shared)(i);
+            [shared, i](const variable_list& outputs, const variable_list& inputs) {
+              (*shared)(i, inputs.front());
               return outputs;
             }));
     hooked_.push_back({std::move(accumulator), key});

@@ -12,10 +12,12 @@ namespace lockstep::parallel {
 // Hooks on the parameters for as long as it lives.
 class GradientHooks {
  public:
-  // `ready(i)` runs in the thread that accumulated the i-th parameter's gradient; those of a module
-  // on several devices run at the same time. What it throws comes out of backward().
-  GradientHooks(const std::vector<Parameter>& parameters,
-                std::function<void(std::size_t parameter)> ready);
+  // `ready` runs in the thread that accumulated a parameter's gradient; those of a module on
+  // several devices run at the same time. `made` is what the graph computed and autograd still
+  // holds; it may be undefined, and may share its memory with `.grad`. What it throws comes out of
+  // backward().
+  using Ready = std::function<void(std::size_t parameter, const at::Tensor& made)>;
+  GradientHooks(const std::vector<Parameter>& parameters, Ready ready);
   ~GradientHooks();
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;

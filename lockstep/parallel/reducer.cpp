@@ -36,15 +36,17 @@ Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
       options_(options),
       guard_(guard),
       finished_(std::move(finished)),
-      communication_(group) {
+      communication_(group),
+      buckets_(parameters_, communication_, options_.mode) {
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   auto plan = plan_buckets(infos(order), options_.first_limits);
   // Gradients come roughly in the opposite order of their parameters.
   std::reverse(plan.begin(), plan.end());
-  build(plan);
+  buckets_.build(plan);
   keep_memory_of_gradients();
-  hooks_ = std::make_unique<GradientHooks>(parameters_, [this](std::size_t i) { on_hook(i); });
+  hooks_ = std::make_unique<GradientHooks>(
+      parameters_, [this](std::size_t i, const at::Tensor& made) { on_hook(i, made); });
   usage_ = Usage::make(options_.usage, group_, parameters_, *hooks_);
 }
 
@@ -75,25 +77,11 @@ std::vector<GradientInfo> Reducer::infos(const std::vector<std::size_t>& order) 
   return found;
 }
 
-void Reducer::build(const std::vector<Bucket>& plan) {
-  std::vector<GradientBucket> made;
-  places_.resize(parameters_.size());
-  for (const auto& bucket : plan) {
-    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-      places_[bucket.parameters[i]] = {made.size(), i};
-    }
-    made.emplace_back(bucket, parameters_, options_.mode,
-                      [this](std::int64_t elements, at::TensorOptions options) {
-                        return communication_.allocate(elements, options);
-                      });
-  }
-  buckets_ = std::move(made);
-}
-
 void Reducer::before_forward() {
   const std::lock_guard lock(mutex_);
   if (std::exchange(begun_, false)) {
     expecting_ = false;
+    buckets_.end_backward();
     failed_ = "an error ended its backward";
   }
   require_in_step();
@@ -121,6 +109,7 @@ void Reducer::in_step(Function&& function) {
       begun_ = false;
       expecting_ = false;
       failed_ = error.what();
+      buckets_.end_backward();
       throw;
     }
   });
@@ -129,7 +118,7 @@ void Reducer::in_step(Function&& function) {
 void Reducer::replan() {
   const auto& order = *usage_->order();
   const auto own = plan_buckets_in_order(infos(order), order, options_.limits);
-  build(agree_on_plan(group_, own, parameters_.front().tensor.device()));
+  buckets_.build(agree_on_plan(group_, own, parameters_.front().tensor.device()));
   planned_anew_ = true;
 }
 
@@ -142,7 +131,7 @@ void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
   next_ = 0;
   ready_.assign(parameters_.size(), false);
   pending_.clear();
-  for (const auto& bucket : buckets_) {
+  for (const auto& bucket : buckets()) {
     pending_.push_back(bucket.parameters().size());
   }
   usage_->begin(outputs);
@@ -155,14 +144,18 @@ void Reducer::backward_begins() {
   }
 }
 
-void Reducer::on_hook(std::size_t parameter) {
+void Reducer::on_hook(std::size_t parameter, const at::Tensor& made) {
   const std::lock_guard lock(mutex_);
   usage_->passed(parameter, parameters_[parameter].tensor.grad().defined());
   if (!expecting_) {
     return;
   }
   watch_this_backward();
+  if (!begun_) {
+    buckets_.begin_backward();
+  }
   begun_ = true;
+  buckets_.born(parameter, made);
   in_step([&] { usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); }); });
 }
 
@@ -187,30 +180,29 @@ void Reducer::mark_ready(std::size_t parameter) {
                      "set static_graph");
   }
   ready_[parameter] = true;
-  const Place place = places_[parameter];
-  buckets_[place.bucket].put(place.index, group_.size());
-  if (--pending_[place.bucket] > 0) {
+  if (--pending_[buckets_.put(parameter)] > 0) {
     return;
   }
   // Every rank starts the buckets in the same order, whatever the order of its gradients.
-  while (next_ < buckets_.size() && pending_[next_] == 0) {
+  while (next_ < buckets().size() && pending_[next_] == 0) {
     communication_.start(buckets_[next_++]);
   }
-  if (next_ == buckets_.size()) {
+  if (next_ == buckets().size()) {
     usage_->all_started();
   }
 }
 
 void Reducer::on_backward_done() {
   const std::lock_guard lock(mutex_);
-  if (!expecting_ || (next_ < buckets_.size() && backward_is_nested())) {
+  if (!expecting_ || (next_ < buckets().size() && backward_is_nested())) {
     return;
   }
   expecting_ = false;
   begun_ = false;
+  buckets_.end_backward();
   in_step([this] {
     usage_->end([this](std::size_t ready) { mark_ready(ready); });
-    if (next_ < buckets_.size()) {
+    if (next_ < buckets().size()) {
       reject_unfinished();
     }
     write_back();
@@ -218,7 +210,7 @@ void Reducer::on_backward_done() {
 }
 
 void Reducer::write_back() {
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+  for (std::size_t b = 0; b < buckets().size(); ++b) {
     communication_.wait_for(b);
     auto& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {
@@ -228,7 +220,9 @@ void Reducer::write_back() {
     }
   }
   usage_->finish();
-  finished_(communication_.finish());
+  auto times = communication_.finish();
+  times.copied = buckets_.copied();
+  finished_(times);
 }
 
 void Reducer::reject_unfinished() const {

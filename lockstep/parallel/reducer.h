@@ -1,7 +1,7 @@
 // Averages gradients over the ranks while backward computes the rest of them.
 //
 // The parts are elsewhere: which gradients travel together (bucket_plan), where they lie
-// (gradient_bucket), when one is complete (gradient_hooks, usage) and how they travel
+// (bucket_set), when one is complete (gradient_hooks, usage) and how they travel
 // (communication). This decides what happens when.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/bucket_plan.h"
+#include "lockstep/parallel/bucket_set.h"
 #include "lockstep/parallel/communication.h"
-#include "lockstep/parallel/gradient_bucket.h"
 #include "lockstep/parallel/gradient_hooks.h"
 #include "lockstep/parallel/module_state.h"
 #include "lockstep/parallel/step_guard.h"
@@ -48,18 +48,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void backward_begins();
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
-  [[nodiscard]] const std::vector<GradientBucket>& buckets() const { return buckets_; }
+  [[nodiscard]] const std::vector<GradientBucket>& buckets() const { return buckets_.all(); }
 
  private:
-  struct Place {
-    std::size_t bucket;
-    std::size_t index;
-  };
-
-  void build(const std::vector<Bucket>& plan);
   void replan();
   void keep_memory_of_gradients() const;
-  void on_hook(std::size_t parameter);
+  void on_hook(std::size_t parameter, const at::Tensor& made);
   void watch_this_backward();
   void mark_ready(std::size_t parameter);
   void on_backward_done();
@@ -78,8 +72,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   std::mutex mutex_;  // Hooks of a module on several devices run in several threads.
   Communication communication_;
-  std::vector<GradientBucket> buckets_;
-  std::vector<Place> places_;
+  BucketSet buckets_;
   bool planned_anew_ = false;
 
   std::string failed_;  // Why a step did; empty while all is well.

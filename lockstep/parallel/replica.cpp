@@ -188,6 +188,7 @@ void Replica::finish_step(const CommunicationTimes& times) {
   stats_.backward_seconds += seconds(now - forward_done_);
   stats_.communication_seconds += times.running.count();
   stats_.waiting_seconds += times.waiting.count();
+  stats_.copied = times.copied;
   guard_.enter(Phase::kBetweenSteps, stats_.steps);
   check_.end_step(reducer_->parameters());
 }

@@ -20,6 +20,9 @@ std::size_t small_staged_bytes(std::size_t ranks) {
 
 constexpr int kAll = -1;
 
+// A sum is one with factors of 1, so that each rank may choose.
+ReduceOp announced_op(ReduceOp op) { return op == ReduceOp::kPremulSum ? ReduceOp::kSum : op; }
+
 class Folding {
  public:
   Folding(Team& team, const Tensor& tensor, const Fold& fold, int root)
@@ -44,7 +47,7 @@ class Folding {
     place = place % element_ == 0 ? place : 0;  // Peers could not read it as elements.
     team_.announce({.kind = kind,
                     .dtype = reduction_.dtype,
-                    .op = reduction_.op,
+                    .op = announced_op(reduction_.op),
                     .root = root_,
                     .count = tensor_.count,
                     .place = place,
@@ -207,9 +210,12 @@ class Folding {
     for (int rank = 0; rank < team_.size(); ++rank) {
       const auto& call = calls[static_cast<std::size_t>(rank)];
       placed_.push_back(team_.placed(rank, call, bytes_));
-      if (reduction_.op == ReduceOp::kPremulSum) {
-        factors_.push_back(call.factor);
-      }
+      factors_.push_back(call.factor);
+    }
+    if (announced_op(reduction_.op) == ReduceOp::kSum) {
+      const bool plain =
+          std::all_of(factors_.begin(), factors_.end(), [](double factor) { return factor == 1; });
+      reduction_.op = plain ? ReduceOp::kSum : ReduceOp::kPremulSum;
     }
   }
 

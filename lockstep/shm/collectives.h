@@ -31,7 +31,8 @@ struct Tensor {
 // in every run. Tensors that lie in the arena on all ranks are not copied.
 struct Fold {
   Reduction reduction;
-  double factor = 1;  // Of this rank, for kPremulSum.
+  double factor = 1;  // Of this rank, for kPremulSum; all_reduce and reduce take kSum for such a
+                      // sum with a factor of 1, and ranks may mix the two.
 };
 void all_reduce(Team& team, const Tensor& tensor, const Fold& fold, Deadline deadline);
 // Only the root's tensor changes.

@@ -14,7 +14,7 @@
 namespace lockstep::shm {
 
 inline constexpr std::uint64_t kMagic = 0x31306d68736b636cULL;  // "lckshm01"
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::size_t kLine = 64;  // Words that different ranks write share no cache line.
 inline constexpr std::size_t kPage = 4096;
 inline constexpr int kMaxRanks = 1024;

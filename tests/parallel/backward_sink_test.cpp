@@ -27,7 +27,7 @@ TEST(BackwardSink, TellsThatBackwardBeginsBeforeAnyGradient) {
   auto weight = at::ones({3}).requires_grad_();
   std::vector<int> events;
   const GradientHooks hooks({{.name = "weight", .tensor = weight}},
-                            [&](std::size_t) { events.push_back(1); });
+                            [&](std::size_t, const at::Tensor&) { events.push_back(1); });
   auto output = weight * 5;
   pass_through_sink({&output}, [&] { events.push_back(0); });
   output.sum().backward();
@@ -40,7 +40,7 @@ TEST(BackwardSink, RunsTheHooksBehindAnOutputThatTheLossDoesNotUse) {
   std::vector<std::size_t> hooked;
   const GradientHooks hooks(
       {{.name = "used", .tensor = used}, {.name = "unused", .tensor = unused}},
-      [&](std::size_t i) { hooked.push_back(i); });
+      [&](std::size_t i, const at::Tensor&) { hooked.push_back(i); });
   auto first = used * 2;
   auto second = unused * 2;
   pass_through_sink({&first, &second}, [] {});

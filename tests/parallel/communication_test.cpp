@@ -23,7 +23,7 @@ void sums_buckets(Group& world) {
                          });
   }
   for (int step = 0; step < 3; ++step) {
-    for (const auto& bucket : buckets) {
+    for (auto& bucket : buckets) {
       bucket.contents().fill_(world.rank() + 1);
       communication.start(bucket);
     }

@@ -85,7 +85,8 @@ TEST(DistributedDataParallel, KeepsGradientsInItsBucketsOnly) {
     for (const auto& parameter : net->parameters()) {
       EXPECT_TRUE(parameter.grad().storage().is_alias_of(storage));
     }
-    EXPECT_EQ(storage.nbytes(), ddp.stats().bytes);
+    EXPECT_GE(storage.nbytes(), ddp.stats().bytes);
+    EXPECT_LT(storage.nbytes(), ddp.stats().bytes + 64);  // One gradient is aligned.
   });
 }
 

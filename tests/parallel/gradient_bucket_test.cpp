@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -147,6 +148,58 @@ TEST(GradientBucket, NoticesThatAGradientWasExchanged) {
   bucket.put(0, 2);
   parameters[1].tensor.mutable_grad() = at::ones({4});
   EXPECT_THAT([&] { bucket.give(0); }, ThrowsMessage<UsageError>(HasSubstr("'b'")));
+}
+
+class GradientBucketInSum : public ::testing::Test {
+ protected:
+  // Gradients are 1 at first; the first one lies in its place already.
+  void put_all(bool first_is_there) {
+    for (auto& parameter : parameters_) {
+      parameter.tensor.mutable_grad() = at::ones_like(parameter.tensor);
+    }
+    if (first_is_there) {
+      parameters_[1].tensor.mutable_grad() = bucket_.contents().narrow(0, 0, 4).fill_(1);
+    }
+    for (std::size_t i = 0; i < 2; ++i) {
+      bucket_.put(i, 4);
+    }
+  }
+
+  std::vector<Parameter> parameters_ = two_parameters();
+  GradientBucket bucket_{kBoth, parameters_, Mode::kViews, ordinary,
+                         GradientBucket::Division::kInSum};
+};
+
+TEST_F(GradientBucketInSum, LeavesTheDivisionToTheSum) {
+  put_all(false);
+  EXPECT_EQ(bucket_.factor(4), 0.25);
+  EXPECT_TRUE(bucket_.contents().eq(1).all().item<bool>());
+}
+
+TEST_F(GradientBucketInSum, DividesAllWhereOneIsDividedInPlace) {
+  put_all(true);
+  EXPECT_EQ(bucket_.factor(4), 1);
+  EXPECT_TRUE(bucket_.contents().eq(0.25).all().item<bool>());
+  put_all(false);
+  EXPECT_EQ(bucket_.factor(4), 0.25);
+}
+
+TEST_F(GradientBucketInSum, LendsThePlaceOfItsLargestGradientWhileThatIsUndefined) {
+  EXPECT_EQ(bucket_.lend(0).data, nullptr);  // Not aligned: the other one is.
+  EXPECT_EQ(bucket_.lend(1).data, bucket_.contents().narrow(0, 4, 6).data_ptr());
+  parameters_[0].tensor.mutable_grad() = at::ones({2, 3});
+  EXPECT_EQ(bucket_.lend(1).data, nullptr);
+}
+
+TEST_F(GradientBucketInSum, MovesOutWithWhatWasPut) {
+  put_all(false);
+  const auto before = bucket_.contents();
+  bucket_.move_out();
+  EXPECT_FALSE(bucket_.contents().is_alias_of(before));
+  EXPECT_TRUE(bucket_.contents().equal(before));
+  for (const auto& parameter : parameters_) {
+    EXPECT_TRUE(parameter.tensor.grad().is_alias_of(bucket_.contents()));
+  }
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ std::vector<Parameter> parameters_of(std::size_t count) {
 TEST(GradientHooks, RunWhenAGradientIsAccumulated) {
   const auto parameters = parameters_of(3);
   std::vector<std::size_t> seen;
-  const GradientHooks hooks(parameters, [&](std::size_t i) {
+  const GradientHooks hooks(parameters, [&](std::size_t i, const at::Tensor& made) {
+    EXPECT_TRUE(made.is_alias_of(parameters[i].tensor.grad()));
     EXPECT_TRUE(parameters[i].tensor.grad().defined());
     seen.push_back(i);
   });
@@ -38,7 +39,7 @@ TEST(GradientHooks, EndWithTheirOwner) {
   const auto parameters = parameters_of(1);
   int calls = 0;
   {
-    const GradientHooks hooks(parameters, [&](std::size_t) { ++calls; });
+    const GradientHooks hooks(parameters, [&](std::size_t, const at::Tensor&) { ++calls; });
     parameters[0].tensor.sum().backward();
   }
   parameters[0].tensor.sum().backward();
@@ -47,13 +48,14 @@ TEST(GradientHooks, EndWithTheirOwner) {
 
 TEST(GradientHooks, PassTheirErrorsOnToBackward) {
   const auto parameters = parameters_of(1);
-  const GradientHooks hooks(parameters, [](std::size_t) { throw std::invalid_argument("mine"); });
+  const GradientHooks hooks(
+      parameters, [](std::size_t, const at::Tensor&) { throw std::invalid_argument("mine"); });
   EXPECT_THROW(parameters[0].tensor.sum().backward(), std::invalid_argument);
 }
 
 TEST(GradientHooks, FindTheParametersThatNoOutputDependsOn) {
   const auto parameters = parameters_of(4);
-  const GradientHooks hooks(parameters, [](std::size_t) {});
+  const GradientHooks hooks(parameters, [](std::size_t, const at::Tensor&) {});
   const auto one = parameters[0].tensor * parameters[2].tensor;
   EXPECT_THAT(hooks.unreachable_from({one}), ElementsAre(1, 3));
   EXPECT_THAT(hooks.unreachable_from({one, parameters[3].tensor * 2}), ElementsAre(1));
@@ -64,7 +66,7 @@ TEST(GradientHooks, FindTheParametersThatNoOutputDependsOn) {
 TEST(Backward, CallsBackWhenAllGradientsAreThere) {
   const auto parameters = parameters_of(2);
   std::vector<int> events;
-  const GradientHooks hooks(parameters, [&](std::size_t i) {
+  const GradientHooks hooks(parameters, [&](std::size_t i, const at::Tensor&) {
     if (events.empty()) {
       when_backward_is_done([&] {
         EXPECT_FALSE(backward_is_nested());
@@ -87,10 +89,11 @@ struct Nested : torch::autograd::Function<Nested> {
     const at::AutoGradMode on(true);
     auto inner = at::ones({2}).requires_grad_();
     const auto outer_pass = current_backward();
-    const GradientHooks hooks({{.name = "inner", .tensor = inner}}, [&](std::size_t) {
-      EXPECT_NE(current_backward(), outer_pass);
-      when_backward_is_done([] { EXPECT_TRUE(backward_is_nested()); });
-    });
+    const GradientHooks hooks({{.name = "inner", .tensor = inner}},
+                              [&](std::size_t, const at::Tensor&) {
+                                EXPECT_NE(current_backward(), outer_pass);
+                                when_backward_is_done([] { EXPECT_TRUE(backward_is_nested()); });
+                              });
     (inner * 2).sum().backward();
     EXPECT_EQ(current_backward(), outer_pass);
     return gradients;

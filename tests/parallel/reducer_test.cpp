@@ -72,8 +72,9 @@ TEST(Reducer, StartsABucketBeforeTheLastGradientIsThere) {
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = kOneEach, .limits = kOneEach}, guard,
         [](const auto&) {});
-    const GradientHooks hooks(
-        parameters, [](std::size_t i) { events().push_back("gradient " + std::to_string(i)); });
+    const GradientHooks hooks(parameters, [](std::size_t i, const at::Tensor&) {
+      events().push_back("gradient " + std::to_string(i));
+    });
     reducer->expect_backward({});
     chain(parameters).backward();
     // Our own hook comes first at each parameter.

@@ -24,7 +24,7 @@ class UsageTest : public ::testing::Test {
     for (int i = 0; i < 3; ++i) {
       parameters_.push_back({.name = std::to_string(i), .tensor = at::ones({1}).requires_grad_()});
     }
-    hooks_ = std::make_unique<GradientHooks>(parameters_, [](std::size_t) {});
+    hooks_ = std::make_unique<GradientHooks>(parameters_, [](std::size_t, const at::Tensor&) {});
   }
   std::unique_ptr<Usage> make(UsageKind kind) {
     return Usage::make(kind, world_, parameters_, *hooks_);

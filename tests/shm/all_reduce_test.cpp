@@ -143,6 +143,21 @@ TEST_P(ShmAllReduce, FoldsInTheOrderOfRanks) {
   });
 }
 
+TEST_P(ShmAllReduce, RanksWithAFactorAndRanksWithoutSumTogether) {
+  on_ranks([](Team& team) {
+    for (const std::size_t count : {5UL, 60000UL}) {
+      std::vector<float> values(count, 3.0F);
+      const bool factor = team.rank() == 1;
+      all_reduce(team, tensor_of(values),
+                 {.reduction = {DType::kFloat, factor ? ReduceOp::kPremulSum : ReduceOp::kSum},
+                  .factor = factor ? 0.5 : 1},
+                 soon());
+      const auto expected = 3.0F * static_cast<float>(team.size()) - (team.size() > 1 ? 1.5F : 0);
+      ASSERT_THAT(values, ::testing::Each(expected));
+    }
+  });
+}
+
 TEST_P(ShmAllReduce, EachRankHasItsOwnFactor) {
   on_ranks([](Team& team) {
     for (const std::size_t count : {5UL, 6000UL}) {

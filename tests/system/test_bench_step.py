@@ -66,6 +66,8 @@ def test_all_gradients_travel_in_a_group_of_one_too(rows):
         assert row["bytes_per_step"] == 4 * parameters
         assert row["buckets"] >= 1
         assert 0 <= row["hidden"] <= 1
+        # The two of 256 x 256 and the one of 784 x 256 are made in their bucket.
+        assert row["copied_bytes_per_step"] == (0 if row["ranks"] == 1 else 4 * (256 * 10 + 10 + 3 * 256))
 
 
 def test_the_table_has_a_line_for_each_row_and_says_what_it_shows():

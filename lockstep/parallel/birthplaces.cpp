@@ -1,0 +1,89 @@
+#include "lockstep/parallel/birthplaces.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+namespace lockstep::parallel {
+namespace {
+
+// Copying less than this takes no longer than finding out.
+constexpr std::size_t kLeastBytes = std::size_t{32} << 10;
+
+}  // namespace
+
+Birthplaces::Birthplaces(std::vector<std::size_t> bytes,
+                         std::function<Loan(std::size_t parameter)> place)
+    : bytes_(std::move(bytes)), place_(std::move(place)), avoided_(bytes_.size()) {
+  std::copy_if(bytes_.begin(), bytes_.end(), std::inserter(sizes_, sizes_.end()),
+               [](std::size_t size) { return size >= kLeastBytes; });
+}
+
+void Birthplaces::begin(const std::shared_ptr<Birthplaces>& places) {
+  if (places->sizes_.empty() || at::GradMode::is_enabled()) {
+    return;
+  }
+  places->open_ = true;
+  places->next_ = 0;
+  places->seen_.clear();
+  places->made_.clear();
+  set_lender(places);
+}
+
+void Birthplaces::end() {
+  if (!std::exchange(open_, false)) {
+    return;
+  }
+  set_lender(nullptr);
+  if (!seen_.empty()) {  // Else gradients were added to those of the pass before.
+    expected_ = std::move(seen_);
+  }
+}
+
+void Birthplaces::born(std::size_t parameter, const at::Tensor& gradient) {
+  if (!open_ || bytes_[parameter] < kLeastBytes) {
+    return;
+  }
+  const void* const data = gradient.defined() ? gradient.const_data_ptr() : nullptr;
+  std::size_t nth = 0;
+  std::size_t found = made_.size();
+  for (const auto& made : made_) {
+    if (made.bytes == bytes_[parameter]) {
+      found = made.data == data ? nth : found;  // The last one: earlier ones are gone.
+      ++nth;
+    }
+  }
+  if (found < made_.size()) {
+    seen_.push_back({parameter, found});
+  }
+  made_.clear();
+  const auto expected =
+      std::find_if(expected_.begin() + static_cast<std::ptrdiff_t>(next_), expected_.end(),
+                   [&](const Birth& birth) { return birth.parameter == parameter; });
+  if (expected != expected_.end()) {
+    next_ = static_cast<std::size_t>(expected - expected_.begin()) + 1;
+  }
+}
+
+Lender::Loan Birthplaces::lend(std::size_t bytes) {
+  if (!open_ || next_ == expected_.size()) {
+    return {};
+  }
+  const auto [parameter, nth] = expected_[next_];
+  if (bytes != bytes_[parameter] || avoided_[parameter]) {
+    return {};
+  }
+  const auto before = static_cast<std::size_t>(std::count_if(
+      made_.begin(), made_.end(), [&](const Made& made) { return made.bytes == bytes; }));
+  return before == nth ? place_(parameter) : Loan{};
+}
+
+void Birthplaces::made(const void* data, std::size_t bytes) {
+  if (open_ && sizes_.contains(bytes)) {
+    made_.push_back({data, bytes});
+  }
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,81 @@
+#include "lockstep/parallel/bucket_set.h"
+
+#include <algorithm>
+
+namespace lockstep::parallel {
+
+BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
+                     GradientBucket::Mode mode)
+    : parameters_(parameters),
+      communication_(communication),
+      mode_(mode),
+      birthplaces_(std::make_shared<Birthplaces>(bytes_of_births(), [this](std::size_t parameter) {
+        const Place place = places_[parameter];
+        return buckets_[place.bucket].lend(place.index);
+      })) {}
+
+// Only where one thread makes all gradients and runs all hooks, as it does on the CPU: nothing is
+// locked while they are made.
+std::vector<std::size_t> BucketSet::bytes_of_births() const {
+  const bool possible =
+      mode_ == GradientBucket::Mode::kViews &&
+      std::all_of(parameters_.begin(), parameters_.end(),
+                  [](const Parameter& parameter) { return parameter.tensor.is_cpu(); });
+  std::vector<std::size_t> bytes;
+  for (const auto& parameter : parameters_) {
+    const bool wanted =
+        possible && !parameter.sparse && communication_.multiplies(parameter.tensor);
+    bytes.push_back(wanted ? parameter.tensor.nbytes() : 0);
+  }
+  return bytes;
+}
+
+void BucketSet::build(const std::vector<Bucket>& plan) {
+  std::vector<GradientBucket> made;
+  places_.resize(parameters_.size());
+  for (const auto& bucket : plan) {
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      places_[bucket.parameters[i]] = {made.size(), i};
+    }
+    const auto& first = parameters_[bucket.parameters.front()];
+    const bool in_sum = !first.sparse && communication_.multiplies(first.tensor);
+    made.emplace_back(
+        bucket, parameters_, mode_,
+        [this](std::int64_t elements, at::TensorOptions options) {
+          return communication_.allocate(elements, options);
+        },
+        in_sum ? GradientBucket::Division::kInSum : GradientBucket::Division::kBefore);
+  }
+  buckets_ = std::move(made);
+}
+
+void BucketSet::begin_backward() {
+  copied_ = 0;
+  Birthplaces::begin(birthplaces_);
+}
+
+void BucketSet::born(std::size_t parameter, const at::Tensor& made) {
+  birthplaces_->born(parameter, parameters_[parameter].tensor.grad());
+  const Place place = places_[parameter];
+  if (buckets_[place.bucket].is_kept_by_others(place.index, made)) {
+    move_out(parameter);
+  }
+}
+
+std::size_t BucketSet::put(std::size_t parameter) {
+  const Place place = places_[parameter];
+  auto& bucket = buckets_[place.bucket];
+  if (bucket.is_lent_elsewhere(place.index)) {
+    move_out(parameter);
+  }
+  copied_ += bucket.put(place.index, communication_.ranks());
+  return place.bucket;
+}
+
+// A guess was wrong, or was right and of no use.
+void BucketSet::move_out(std::size_t parameter) {
+  buckets_[places_[parameter].bucket].move_out();
+  birthplaces_->avoid(parameter);
+}
+
+}  // namespace lockstep::parallel
