@@ -12,20 +12,29 @@ namespace {
 // Copying less than this takes no longer than finding out.
 constexpr std::size_t kLeastBytes = std::size_t{32} << 10;
 
+constexpr std::uint64_t kPause = 4;  // Passes after a first wrong guess; it doubles.
+constexpr int kMostDoublings = 20;
+
 }  // namespace
 
-Birthplaces::Birthplaces(std::vector<std::size_t> bytes,
-                         std::function<Loan(std::size_t parameter)> place)
-    : bytes_(std::move(bytes)), place_(std::move(place)), avoided_(bytes_.size()) {
+Birthplaces::Birthplaces(std::vector<std::size_t> bytes, Surroundings surroundings)
+    : bytes_(std::move(bytes)), surroundings_(std::move(surroundings)), avoided_(bytes_.size()) {
   std::copy_if(bytes_.begin(), bytes_.end(), std::inserter(sizes_, sizes_.end()),
                [](std::size_t size) { return size >= kLeastBytes; });
+  if (!sizes_.empty()) {
+    prepare_lending();
+  }
 }
 
 void Birthplaces::begin(const std::shared_ptr<Birthplaces>& places) {
-  if (places->sizes_.empty() || at::GradMode::is_enabled()) {
+  const auto other = lender();
+  if (places->sizes_.empty() || at::GradMode::is_enabled() ||
+      (other && other != places && other->is_busy())) {
     return;
   }
   places->open_ = true;
+  places->pass_ = places->surroundings_.current_pass();
+  ++places->passes_;
   places->next_ = 0;
   places->seen_.clear();
   places->made_.clear();
@@ -36,17 +45,27 @@ void Birthplaces::end() {
   if (!std::exchange(open_, false)) {
     return;
   }
-  set_lender(nullptr);
+  if (lender().get() == this) {
+    set_lender(nullptr);
+  }
   if (!seen_.empty()) {  // Else gradients were added to those of the pass before.
     expected_ = std::move(seen_);
   }
+}
+
+bool Birthplaces::is_busy() const { return open_ && surroundings_.current_pass() == pass_; }
+
+void Birthplaces::avoid(std::size_t parameter) {
+  auto& avoided = avoided_[parameter];
+  avoided.until = passes_ + (kPause << std::min(avoided.times++, kMostDoublings));
 }
 
 void Birthplaces::born(std::size_t parameter, const at::Tensor& gradient) {
   if (!open_ || bytes_[parameter] < kLeastBytes) {
     return;
   }
-  const void* const data = gradient.defined() ? gradient.const_data_ptr() : nullptr;
+  const void* const data =
+      gradient.defined() && gradient.layout() == at::kStrided ? gradient.const_data_ptr() : nullptr;
   std::size_t nth = 0;
   std::size_t found = made_.size();
   for (const auto& made : made_) {
@@ -68,20 +87,20 @@ void Birthplaces::born(std::size_t parameter, const at::Tensor& gradient) {
 }
 
 Lender::Loan Birthplaces::lend(std::size_t bytes) {
-  if (!open_ || next_ == expected_.size()) {
+  if (!asks() || next_ == expected_.size()) {
     return {};
   }
   const auto [parameter, nth] = expected_[next_];
-  if (bytes != bytes_[parameter] || avoided_[parameter]) {
+  if (bytes != bytes_[parameter] || passes_ <= avoided_[parameter].until) {
     return {};
   }
   const auto before = static_cast<std::size_t>(std::count_if(
       made_.begin(), made_.end(), [&](const Made& made) { return made.bytes == bytes; }));
-  return before == nth ? place_(parameter) : Loan{};
+  return before == nth ? surroundings_.place(parameter) : Loan{};
 }
 
 void Birthplaces::made(const void* data, std::size_t bytes) {
-  if (open_ && sizes_.contains(bytes)) {
+  if (asks() && sizes_.contains(bytes)) {
     made_.push_back({data, bytes});
   }
 }

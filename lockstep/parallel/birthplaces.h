@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <set>
 #include <vector>
@@ -19,21 +20,29 @@ namespace lockstep::parallel {
 
 class Birthplaces final : public Lender {
  public:
-  // `bytes` of each gradient, 0 where it cannot be made elsewhere. `place` gives the memory in
-  // which a parameter's gradient is wanted, or nothing if it cannot be used now.
-  Birthplaces(std::vector<std::size_t> bytes, std::function<Loan(std::size_t parameter)> place);
+  struct Surroundings {
+    // The memory in which a parameter's gradient is wanted, or nothing if it cannot be used now.
+    std::function<Loan(std::size_t parameter)> place;
+    // The backward pass that this thread is in; negative if none.
+    std::function<int()> current_pass;
+  };
 
-  // A backward pass of this thread begins, and ends; an end without a beginning is harmless. With
-  // create_graph gradients belong to the graph, and nothing is lent.
+  // `bytes` of each gradient, 0 where it cannot be made elsewhere.
+  Birthplaces(std::vector<std::size_t> bytes, Surroundings surroundings);
+
+  // This thread is in a backward pass, whose tensors ask from now on, until end(). An end without a
+  // beginning is harmless. Nothing begins with create_graph, because such gradients belong to the
+  // graph, nor where the pass asks another lender already.
   static void begin(const std::shared_ptr<Birthplaces>& places);
   void end();
   // A parameter's gradient is there; it may be undefined.
   void born(std::size_t parameter, const at::Tensor& gradient);
-  // No more guesses for this one.
-  void avoid(std::size_t parameter) { avoided_[parameter] = true; }
+  // No guesses for this one for some passes; for more of them each time.
+  void avoid(std::size_t parameter);
 
   Loan lend(std::size_t bytes) override;
   void made(const void* data, std::size_t bytes) override;
+  [[nodiscard]] bool is_busy() const override;
 
  private:
   struct Birth {
@@ -44,13 +53,21 @@ class Birthplaces final : public Lender {
     const void* data;
     std::size_t bytes;
   };
+  struct Avoided {
+    int times = 0;
+    std::uint64_t until = 0;
+  };
+  // A pass that failed has no end(), and its thread goes on.
+  [[nodiscard]] bool asks() const { return surroundings_.current_pass() >= 0 && open_; }
 
   std::vector<std::size_t> bytes_;
-  std::function<Loan(std::size_t)> place_;
+  Surroundings surroundings_;
   std::set<std::size_t> sizes_;  // Other tensors are none of our business.
-  std::vector<bool> avoided_;
+  std::vector<Avoided> avoided_;
+  std::uint64_t passes_ = 0;
 
   bool open_ = false;
+  int pass_ = -1;  // In which it began.
   std::vector<Birth> expected_;
   std::size_t next_ = 0;
   std::vector<Birth> seen_;

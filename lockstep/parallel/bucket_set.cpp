@@ -2,17 +2,21 @@
 
 #include <algorithm>
 
+#include "lockstep/parallel/gradient_hooks.h"
+
 namespace lockstep::parallel {
 
 BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
                      GradientBucket::Mode mode)
-    : parameters_(parameters),
-      communication_(communication),
-      mode_(mode),
-      birthplaces_(std::make_shared<Birthplaces>(bytes_of_births(), [this](std::size_t parameter) {
-        const Place place = places_[parameter];
-        return buckets_[place.bucket].lend(place.index);
-      })) {}
+    : parameters_(parameters), communication_(communication), mode_(mode) {
+  const auto place = [this](std::size_t parameter) {
+    const Place found = places_[parameter];
+    return buckets_[found.bucket].lend(found.index);
+  };
+  birthplaces_ = std::make_shared<Birthplaces>(
+      bytes_of_births(),
+      Birthplaces::Surroundings{.place = place, .current_pass = current_backward});
+}
 
 // Only where one thread makes all gradients and runs all hooks, as it does on the CPU: nothing is
 // locked while they are made.
@@ -49,9 +53,11 @@ void BucketSet::build(const std::vector<Bucket>& plan) {
   buckets_ = std::move(made);
 }
 
-void BucketSet::begin_backward() {
+void BucketSet::begin_step() {
   copied_ = 0;
-  Birthplaces::begin(birthplaces_);
+  for (auto& bucket : buckets_) {
+    bucket.begin();
+  }
 }
 
 void BucketSet::born(std::size_t parameter, const at::Tensor& made) {
@@ -72,10 +78,14 @@ std::size_t BucketSet::put(std::size_t parameter) {
   return place.bucket;
 }
 
-// A guess was wrong, or was right and of no use.
+// A guess was wrong, or was right and of no use. Its neighbours would do the same: whoever keeps
+// one gradient keeps all, and each of them a whole bucket.
 void BucketSet::move_out(std::size_t parameter) {
-  buckets_[places_[parameter].bucket].move_out();
-  birthplaces_->avoid(parameter);
+  auto& bucket = buckets_[places_[parameter].bucket];
+  copied_ += bucket.move_out();
+  for (const std::size_t neighbour : bucket.parameters()) {
+    birthplaces_->avoid(neighbour);
+  }
 }
 
 }  // namespace lockstep::parallel

@@ -27,16 +27,18 @@ class BucketSet {
   [[nodiscard]] const std::vector<GradientBucket>& all() const { return buckets_; }
   [[nodiscard]] GradientBucket& operator[](std::size_t i) { return buckets_[i]; }
 
+  // A step begins: nothing is put.
+  void begin_step();
   // Between these two, gradients are made in their buckets where that can be. An end without a
   // beginning is harmless.
-  void begin_backward();
+  void begin_backward() { Birthplaces::begin(birthplaces_); }
   void end_backward() { birthplaces_->end(); }
   // autograd has this parameter's gradient, which it computed as `made`.
   void born(std::size_t parameter, const at::Tensor& made);
 
   // Puts a gradient in its place; returns the number of its bucket.
   std::size_t put(std::size_t parameter);
-  // Bytes of gradients that were copied since the backward began.
+  // Bytes of gradients that were copied in this step.
   [[nodiscard]] std::size_t copied() const { return copied_; }
 
  private:

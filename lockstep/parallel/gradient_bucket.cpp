@@ -2,6 +2,7 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
@@ -21,6 +22,20 @@ at::Tensor place_for(const at::Tensor& tensor, const at::Tensor& flat, std::int6
     return flat.as_strided(tensor.sizes(), tensor.strides(), flat.storage_offset() + offset);
   }
   return flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
+}
+
+// As autograd compares them: the stride of a single element means nothing.
+bool lie_alike(const at::Tensor& one, const at::Tensor& other) {
+  for (std::int64_t i = 0; i < one.dim(); ++i) {
+    if (one.size(i) != other.size(i) || (one.size(i) != 1 && one.stride(i) != other.stride(i))) {
+      return false;
+    }
+  }
+  return one.dim() == other.dim();
+}
+
+at::Tensor ordinary_memory(std::int64_t elements, at::TensorOptions options) {
+  return at::empty({elements}, options);
 }
 
 // Elements to leave free at the beginning so that the largest gradient can be made in its place.
@@ -54,11 +69,12 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
     bytes_ += parameter.tensor.nbytes();
     sparse_ = parameter.sparse;
   }
+  put_.resize(tensors_.size());
   divided_.resize(tensors_.size());
   if (sparse_ || mode_ == Mode::kStay) {
     return;
   }
-  make_places();
+  make_places(allocate_);
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     at::Tensor& grad = gradient(i);
     if (mode_ == Mode::kViews && grad.defined()) {
@@ -68,11 +84,11 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
   }
 }
 
-void GradientBucket::make_places() {
+void GradientBucket::make_places(const AllocateFlat& allocate) {
   const auto& like = tensors_.front();
   const auto elements = static_cast<std::int64_t>(bytes_ / like.element_size());
   const auto before = division_ == Division::kInSum ? elements_before(tensors_) : 0;
-  flat_ = allocate_(before + elements, at::TensorOptions(like.scalar_type()).device(like.device()))
+  flat_ = allocate(before + elements, at::TensorOptions(like.scalar_type()).device(like.device()))
               .narrow(0, before, elements);
   std::int64_t offset = 0;
   places_.clear();
@@ -82,21 +98,28 @@ void GradientBucket::make_places() {
     places_.push_back(place_for(tensor, flat_, offset));
     offset += tensor.numel();
   }
+  holders_ = flat_.storage().use_count();
+}
+
+void GradientBucket::begin() {
+  put_.assign(put_.size(), false);
+  moved_ = false;
 }
 
 at::Tensor& GradientBucket::gradient(std::size_t i) const { return tensors_[i].mutable_grad(); }
 
 Lender::Loan GradientBucket::lend(std::size_t i) const {
   void* const data = places_[i].mutable_data_ptr();
-  const bool usable = reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0 &&
-                      !gradient(i).defined() && !is_lent(data);
+  const bool usable = reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0 && !put_[i] &&
+                      !moved_ && !gradient(i).defined() && places_[i].use_count() == 1 &&
+                      flat_.storage().use_count() <= holders_ && !is_lent(data);
   return usable ? Lender::Loan{data, flat_.storage()} : Lender::Loan{};
 }
 
 bool GradientBucket::was_made_in_place(std::size_t i) const {
   const at::Tensor& grad = gradient(i);
-  return grad.defined() && grad.const_data_ptr() == places_[i].const_data_ptr() &&
-         grad.strides() == places_[i].strides() && !grad.requires_grad();
+  return grad.defined() && grad.layout() == at::kStrided && !grad.requires_grad() &&
+         grad.const_data_ptr() == places_[i].const_data_ptr() && lie_alike(grad, places_[i]);
 }
 
 bool GradientBucket::is_lent_elsewhere(std::size_t i) const {
@@ -104,13 +127,13 @@ bool GradientBucket::is_lent_elsewhere(std::size_t i) const {
 }
 
 bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) const {
-  if (places_.empty() || !was_made_in_place(i) || !is_lent(places_[i].const_data_ptr())) {
+  if (places_.empty() || !is_lent(places_[i].const_data_ptr()) || !was_made_in_place(i)) {
     return false;
   }
   const at::Tensor& grad = gradient(i);
   std::size_t expected = 1;
   bool kept = grad.use_count() > 1;
-  if (made.defined() && !made.is_same(grad) && made.is_alias_of(grad)) {
+  if (made.defined() && made.has_storage() && !made.is_same(grad) && made.is_alias_of(grad)) {
     ++expected;
     if (made.is_view()) {  // That of a linear layer is, of its transpose.
       ++expected;
@@ -120,17 +143,23 @@ bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) co
   return kept || grad.storage().use_count() > expected;
 }
 
-void GradientBucket::move_out() {
+std::size_t GradientBucket::move_out() {
   const auto old_flat = flat_;
   const auto old_places = places_;
-  make_places();
+  try {
+    make_places(allocate_);
+  } catch (const IoError&) {  // There is no more of it: sums of other memory take longer.
+    make_places(ordinary_memory);
+  }
+  moved_ = true;
   flat_.copy_(old_flat);
   for (std::size_t i = 0; i < places_.size(); ++i) {
     at::Tensor& grad = gradient(i);
-    if (grad.defined() && grad.is_alias_of(old_places[i])) {
+    if (grad.defined() && grad.has_storage() && grad.is_alias_of(old_places[i])) {
       grad = places_[i];
     }
   }
+  return bytes_;
 }
 
 void GradientBucket::require_alike(std::size_t i) const {
@@ -155,6 +184,7 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
   }
   at::Tensor& grad = gradient(i);
   at::Tensor& place = places_[i];
+  put_[i] = true;
   divided_[i] = division_ == Division::kBefore;
   if (!grad.defined()) {
     place.zero_();

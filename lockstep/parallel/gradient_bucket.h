@@ -42,16 +42,20 @@ class GradientBucket {
   [[nodiscard]] const at::Tensor& contents() const { return flat_; }
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
 
-  // The i-th gradient's place, for a tensor that may become that gradient; nothing if tensors could
-  // not lie there.
+  // A step begins: nothing is put.
+  void begin();
+  // The i-th gradient's place, for a tensor that may become that gradient. Nothing if tensors could
+  // not lie there, if the place is in use, if somebody still has a gradient of the last step, or if
+  // this bucket moved in this step.
   [[nodiscard]] Lender::Loan lend(std::size_t i) const;
   // Whether a tensor that is not the i-th gradient lies in its place.
   [[nodiscard]] bool is_lent_elsewhere(std::size_t i) const;
   // Whether somebody besides autograd, which computed the i-th gradient as `made`, has kept a
   // gradient that lies in its place: a hook of the user's, for which it is to stay what it is.
   [[nodiscard]] bool is_kept_by_others(std::size_t i, const at::Tensor& made) const;
-  // Leaves the memory to such tensors, and takes along what was put.
-  void move_out();
+  // Leaves the memory to such tensors, and takes along what was put; returns how many bytes that
+  // are.
+  std::size_t move_out();
 
   // Puts the i-th gradient in its place, divided by the number of ranks as PyTorch divides it, now
   // or in the sum. An undefined gradient counts as zero. Returns how many bytes it copied: none of
@@ -67,7 +71,7 @@ class GradientBucket {
  private:
   [[nodiscard]] at::Tensor& gradient(std::size_t i) const;
   [[nodiscard]] bool was_made_in_place(std::size_t i) const;
-  void make_places();
+  void make_places(const AllocateFlat& allocate);
   void require_alike(std::size_t i) const;
   void put_sparse(std::size_t i, int ranks);
 
@@ -75,7 +79,10 @@ class GradientBucket {
   std::vector<at::Tensor> tensors_;
   std::vector<std::string> names_;
   std::vector<at::Tensor> places_;
-  std::vector<bool> divided_;  // By place, in this step.
+  std::vector<bool> put_;      // By place, in this step.
+  std::vector<bool> divided_;  // The same.
+  bool moved_ = false;         // In this step.
+  std::size_t holders_ = 0;    // Of the memory: the tensors in here.
   at::Tensor flat_;
   AllocateFlat allocate_;
   Division division_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 namespace lockstep::parallel {
 namespace {
@@ -36,6 +37,9 @@ class Loans {
   }
 
   [[nodiscard]] bool has(const void* data) {
+    if (count_.load() == 0) {
+      return false;
+    }
     const std::lock_guard lock(mutex_);
     return owners_.contains(data);
   }
@@ -52,9 +56,10 @@ Loans& loans() {
   return *all;
 }
 
-thread_local std::shared_ptr<Lender>
-    lender_of_this_thread;        // NOLINT: c10 has one allocator for all.
-c10::Allocator* usual = nullptr;  // NOLINT: so do its deleters.
+// By pointer: a thread that ends has no destructor to run, after which others might still ask.
+thread_local std::shared_ptr<Lender>* lender_of_this_thread = nullptr;  // NOLINT
+
+c10::Allocator* usual = nullptr;  // NOLINT: a deleter of c10's has nothing but the address.
 
 void free_or_give_back(void* data) {
   if (!loans().end(data)) {
@@ -65,11 +70,11 @@ void free_or_give_back(void* data) {
 class LendingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    const auto lender = lender_of_this_thread;
-    if (!lender) {
+    if (lender_of_this_thread == nullptr) {
       return as_ours(usual->allocate(bytes));
     }
-    auto loan = lender->lend(bytes);
+    const auto asked = *lender_of_this_thread;
+    const auto loan = asked->lend(bytes);
     c10::DataPtr made;
     if (loan.data != nullptr) {
       loans().add(loan);
@@ -77,7 +82,7 @@ class LendingAllocator final : public c10::Allocator {
     } else {
       made = as_ours(usual->allocate(bytes));
     }
-    lender->made(made.get(), bytes);
+    asked->made(made.get(), bytes);
     return made;
   }
 
@@ -95,24 +100,33 @@ class LendingAllocator final : public c10::Allocator {
   }
 };
 
-// False where LibTorch's allocator has no deleter that could be called in its stead.
-bool install() {
-  usual = c10::GetCPUAllocator();
-  if (usual->raw_deleter() == nullptr) {
-    return false;
+void install() {
+  auto* const before = c10::GetCPUAllocator();
+  if (before->raw_deleter() == nullptr) {
+    return;  // Nothing that could be called in its stead.
   }
-  static auto* const ours = new LendingAllocator;  // NOLINT(cppcoreguidelines-owning-memory)
+  usual = before;
+  static auto* const ours = new LendingAllocator;       // NOLINT(cppcoreguidelines-owning-memory)
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // c10's pointer is a plain one.
   c10::SetCPUAllocator(ours);
-  return true;
 }
 
 }  // namespace
 
+void prepare_lending() {
+  static std::once_flag once;
+  std::call_once(once, install);
+}
+
 void set_lender(std::shared_ptr<Lender> lender) {
-  static const bool installed = install();
-  if (installed) {
-    lender_of_this_thread = std::move(lender);
-  }
+  auto* const before =
+      std::exchange(lender_of_this_thread,
+                    lender ? new std::shared_ptr<Lender>(std::move(lender)) : nullptr);  // NOLINT
+  delete before;                                                                         // NOLINT
+}
+
+std::shared_ptr<Lender> lender() {
+  return lender_of_this_thread != nullptr ? *lender_of_this_thread : nullptr;
 }
 
 bool is_lent(const void* data) { return loans().has(data); }

@@ -21,11 +21,17 @@ class Lender {
   virtual Loan lend(std::size_t bytes) = 0;
   // Where that tensor is.
   virtual void made(const void* data, std::size_t bytes) = 0;
+  // Whether another one would be in its way.
+  [[nodiscard]] virtual bool is_busy() const = 0;
 };
 
-// From now on this thread's tensors ask that one; null: nobody. The first call puts an allocator in
-// front of LibTorch's for the CPU, which stays there; other threads pass through it.
+// Puts an allocator in front of LibTorch's for the CPU, which stays there. To be called while the
+// program starts, as c10 wants it; harmless when repeated. Without it nothing is ever lent.
+void prepare_lending();
+
+// Whom this thread's tensors ask from now on; null: nobody.
 void set_lender(std::shared_ptr<Lender> lender);
+std::shared_ptr<Lender> lender();
 
 // Whether some tensor still has this memory on loan.
 bool is_lent(const void* data);

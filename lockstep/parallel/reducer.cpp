@@ -50,9 +50,9 @@ Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
   usage_ = Usage::make(options_.usage, group_, parameters_, *hooks_);
 }
 
-// autograd allocates each gradient anew, and it is freed as soon as it is in its bucket. Handed
-// back to the kernel in between, a step of ResNet-18 took 13,700 page faults more: 9 % of its time
-// (2-core Xeon, batch of 32 at 32x32, 2026-11-15).
+// autograd allocates each gradient anew, and one that is not made in its bucket is freed as soon as
+// it has been copied. Handed back to the kernel in between, a step of ResNet-18 took 13,700 page
+// faults more: 9 % of its time (2-core Xeon, batch of 32 at 32x32, 2026-11-15).
 void Reducer::keep_memory_of_gradients() const {
   std::size_t bytes = 0;
   for (const auto& parameter : parameters_) {
@@ -134,6 +134,7 @@ void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
   for (const auto& bucket : buckets()) {
     pending_.push_back(bucket.parameters().size());
   }
+  buckets_.begin_step();
   usage_->begin(outputs);
 }
 
@@ -151,12 +152,13 @@ void Reducer::on_hook(std::size_t parameter, const at::Tensor& made) {
     return;
   }
   watch_this_backward();
-  if (!begun_) {
-    buckets_.begin_backward();
-  }
-  begun_ = true;
-  buckets_.born(parameter, made);
-  in_step([&] { usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); }); });
+  in_step([&] {
+    if (!std::exchange(begun_, true)) {
+      buckets_.begin_backward();
+    }
+    buckets_.born(parameter, made);
+    usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); });
+  });
 }
 
 // A pass can be started inside another one, for a part of the graph; each is watched by itself.

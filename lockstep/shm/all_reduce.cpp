@@ -215,7 +215,8 @@ class Folding {
     if (announced_op(reduction_.op) == ReduceOp::kSum) {
       const bool plain =
           std::all_of(factors_.begin(), factors_.end(), [](double factor) { return factor == 1; });
-      reduction_.op = plain ? ReduceOp::kSum : ReduceOp::kPremulSum;
+      const bool scaled = !plain && can_reduce(reduction_.dtype, ReduceOp::kPremulSum);
+      reduction_.op = scaled ? ReduceOp::kPremulSum : ReduceOp::kSum;
     }
   }
 

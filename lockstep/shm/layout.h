@@ -28,7 +28,7 @@ struct alignas(kLine) Announcement {
   Word kind;    // Kind, dtype, reduce operation and root, packed: see call.h.
   Word count;   // Elements.
   Word place;   // Offset in the segment if the tensor lies in the arena, else 0.
-  Word factor;  // Bits of a double, for kPremulSum.
+  Word factor;  // Bits of a double, for kPremulSum and, in all_reduce and reduce, kSum.
 };
 
 enum class Standing : std::uint64_t { kMember = 0, kLeft = 1, kFailed = 2 };

@@ -8,7 +8,6 @@ namespace lockstep::parallel {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 constexpr std::int64_t kElements = 10'000;  // Of gradients that are large enough.
 
@@ -18,6 +17,16 @@ class BirthplacesTest : public ::testing::Test {
  protected:
   void begin() { Birthplaces::begin(births_); }
   ~BirthplacesTest() override { births_->end(); }
+
+  std::shared_ptr<Birthplaces> make() {
+    const auto place = [this](std::size_t parameter) {
+      asked_.push_back(parameter);
+      return Lender::Loan{memory_[parameter].mutable_data_ptr(), memory_[parameter].storage()};
+    };
+    return std::make_shared<Birthplaces>(
+        std::vector<std::size_t>{kElements * 4, kElements * 4, 40},
+        Birthplaces::Surroundings{.place = place, .current_pass = [this] { return pass_; }});
+  }
 
   at::Tensor born(std::size_t parameter, std::int64_t elements = kElements) {
     auto gradient = at::empty({elements});
@@ -31,11 +40,8 @@ class BirthplacesTest : public ::testing::Test {
   at::NoGradGuard no_grad_;
   std::vector<at::Tensor> memory_{at::empty({kElements}), at::empty({kElements}), at::empty({10})};
   std::vector<std::size_t> asked_;
-  std::shared_ptr<Birthplaces> births_ = std::make_shared<Birthplaces>(
-      std::vector<std::size_t>{kElements * 4, kElements * 4, 40}, [this](std::size_t parameter) {
-        asked_.push_back(parameter);
-        return Lender::Loan{memory_[parameter].mutable_data_ptr(), memory_[parameter].storage()};
-      });
+  int pass_ = 0;  // That the thread is in.
+  std::shared_ptr<Birthplaces> births_ = make();
 };
 
 TEST_F(BirthplacesTest, FollowWhatTheLastPassDid) {
@@ -99,14 +105,52 @@ TEST_F(BirthplacesTest, GradientsThatWereAddedToOthersTeachNothing) {
   EXPECT_TRUE(in_place(born(0), 0));
 }
 
-TEST_F(BirthplacesTest, CanBeAvoided) {
+// In passes 1, 6 and 15 there is a guess, which is told to be wrong.
+TEST_F(BirthplacesTest, AreAvoidedForLongerEachTime) {
+  std::vector<int> guessed;
+  for (int pass = 0; pass < 20; ++pass) {
+    begin();
+    if (in_place(born(0), 0)) {
+      guessed.push_back(pass);
+      births_->avoid(0);
+    }
+    births_->end();
+  }
+  EXPECT_THAT(guessed, ElementsAre(1, 6, 15));
+}
+
+// Of a pass that failed nobody tells the end.
+TEST_F(BirthplacesTest, NothingIsLentOutsideOfAPass) {
   begin();
   born(0);
   births_->end();
-  births_->avoid(0);
   begin();
-  EXPECT_FALSE(in_place(born(0), 0));
-  EXPECT_THAT(asked_, IsEmpty());
+  pass_ = -1;
+  EXPECT_FALSE(in_place(at::empty({kElements}), 0));
+  pass_ = 1;
+  EXPECT_TRUE(in_place(at::empty({kElements}), 0));
+}
+
+TEST_F(BirthplacesTest, TheFirstOfTwoIsAskedUntilItsPassIsOver) {
+  const auto second = make();
+  begin();
+  Birthplaces::begin(second);
+  EXPECT_EQ(lender(), births_);
+  second->end();
+  EXPECT_EQ(lender(), births_);
+  pass_ = 1;
+  Birthplaces::begin(second);
+  EXPECT_EQ(lender(), second);
+  births_->end();
+  EXPECT_EQ(lender(), second);
+  second->end();
+  EXPECT_EQ(lender(), nullptr);
+}
+
+TEST_F(BirthplacesTest, AGradientThatIsNoMemoryIsPassedOver) {
+  begin();
+  births_->born(0, at::empty({kElements}).to_sparse());
+  EXPECT_FALSE(in_place(born(1), 1));
 }
 
 TEST_F(BirthplacesTest, NothingIsLentToGradientsOfAGraph) {

@@ -23,6 +23,7 @@ class OnePlace : public Lender {
     return {memory_.mutable_data_ptr(), memory_.storage()};
   }
   void made(const void* data, std::size_t /*bytes*/) override { last_ = data; }
+  [[nodiscard]] bool is_busy() const override { return true; }
 
   [[nodiscard]] const void* last() const { return last_; }
   void forget() { memory_ = at::zeros({1}); }
@@ -34,7 +35,10 @@ class OnePlace : public Lender {
 
 class LentMemory : public ::testing::Test {
  protected:
-  LentMemory() { set_lender(lender_); }
+  LentMemory() {
+    prepare_lending();
+    set_lender(lender_);
+  }
   ~LentMemory() override { set_lender(nullptr); }
 
   at::Tensor memory_ = at::full({1000}, 7.0F);
@@ -100,7 +104,9 @@ TEST_F(LentMemory, OtherThreadsGetTheirOwn) {
 }
 
 TEST_F(LentMemory, NobodyIsAskedAnyMore) {
+  EXPECT_EQ(lender(), lender_);
   set_lender(nullptr);
+  EXPECT_EQ(lender(), nullptr);
   EXPECT_NE(at::empty({1000}).const_data_ptr(), memory_.const_data_ptr());
 }
 

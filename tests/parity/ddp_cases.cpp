@@ -105,7 +105,7 @@ Table table() {
   t.add_both("sparse", {.model = "Words", .momentum = 0, .weight_decay = 0},
              training(std::make_shared<Words>));
   t.add("two_forwards", {.model = "convnet"}, training<LossOfTwoForwards>(convnet));
-  t.add("two_buckets", {.model = "wide"}, training(wide));
+  t.add_both("two_buckets", {.model = "wide"}, training(wide));
   t.add_both("small_cap", {.model = "mlp", .options = {.bucket_cap_mb = 0.002}}, on_mlp);
   t.add_both("caps", {.model = "mlp", .options = {.bucket_cap_mb_list = caps}}, on_mlp);
   t.add("unused_caps",
@@ -121,7 +121,7 @@ Table table() {
   t.add("local_buffers",
         {.model = "convnet", .evaluate = true, .options = {.forward_sync_buffers = false}},
         on_convnet);
-  t.add("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
+  t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
         training([] { return models::resnet18({.num_classes = 10}); }));
   return t;
 }

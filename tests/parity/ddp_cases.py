@@ -96,7 +96,7 @@ CASES = {
     "mixed_small_caps": Case(models.Mixed, options={"bucket_cap_mb": 0.002}),
     **both("sparse", Case(models.Words, momentum=0, weight_decay=0)),
     "two_forwards": Case(models.convnet, loss_of_two_forwards),
-    "two_buckets": Case(models.wide),
+    **both("two_buckets", Case(models.wide)),
     **both("small_cap", Case(models.mlp, options={"bucket_cap_mb": 0.002})),
     **both("caps", Case(models.mlp, options=CAPS)),
     "unused_caps": Case(models.Branches, loss_of_branch, options={**FIND, **CAPS}),
@@ -106,7 +106,7 @@ CASES = {
     "evaluate": Case(models.convnet, evaluate=True),
     "evaluate_accumulate": Case(models.convnet, passes=2, evaluate=True),
     "local_buffers": Case(models.convnet, evaluate=True, options={"forward_sync_buffers": False}),
-    "resnet18": Case(models.resnet18, steps=2, largest_world=2),
+    **both("resnet18", Case(models.resnet18, steps=2, largest_world=2)),
 }
 # Those that this version of PyTorch has the options for.
 KNOWN = inspect.signature(DistributedDataParallel).parameters
