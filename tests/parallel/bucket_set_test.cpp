@@ -1,4 +1,5 @@
 // Gradients that are made in their buckets, and tensors that are there by mistake.
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
@@ -104,7 +105,13 @@ class Trial {
 
 void on_ranks(const std::function<void(Group&)>& body) {
   for (const int ranks : {2, 3}) {
-    run_ranks(ranks, body, "shm");
+    run_ranks(
+        ranks,
+        [&](Group& world) {
+          at::set_num_threads(1);
+          body(world);
+        },
+        "shm");
   }
 }
 
