@@ -93,9 +93,10 @@ void Reducer::before_forward() {
 // Going on would sum a step of this rank with another one of theirs.
 void Reducer::require_in_step() const {
   if (!failed_.empty()) {
-    throw UsageError("a step before this one failed here (" + failed_ +
-                     "), so this rank is out of step with the others; end the job, or form a new "
-                     "group and wrap the module again");
+    throw UsageError(
+        "a step before this one failed here (" + failed_ +
+        "), so this rank is out of step with the others; end the job, or destroy() the "
+        "group, form a new group and wrap the module again");
   }
 }
 

@@ -7,6 +7,9 @@
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <numeric>
 
@@ -53,8 +56,10 @@ at::Tensor batch_of(int rank, int step) {
 // One network that is wrapped and one that is not, on the same batches.
 class Trial {
  public:
-  explicit Trial(const Group& world, DistributedDataParallelOptions options = {})
-      : world_(world), ddp_(wrapped_, world, options) {}
+  explicit Trial(
+      const Group& world, const DistributedDataParallelOptions& options = {},
+      const std::function<void(Layers&)>& before = [](Layers&) {})
+      : world_(world), ddp_((before(*wrapped_), wrapped_), world, options) {}
 
   void step(int step, const std::vector<std::size_t>& order = {0, 1, 2, 3}) {
     wrapped_->zero_grad();
@@ -201,6 +206,27 @@ TEST(BucketSet, WhatAHookKeepsStaysTheLocalGradient) {
       EXPECT_EQ(moves, 2);
     });
   }
+}
+
+// As the engine handed it over, in a hook that was there before the module was wrapped.
+TEST(BucketSet, WhatAnAccumulatorsHookKeepsStaysTheLocalGradient) {
+  on_ranks([](Group& world) {
+    at::Tensor kept;
+    decltype(torch::autograd::impl::grad_accumulator(kept)) accumulator;  // A tensor's is weak.
+    Trial trial(world, {}, [&](Layers& net) {
+      accumulator = torch::autograd::impl::grad_accumulator(net.weights[1]);
+      accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+          [&](const auto& outputs, const auto& inputs) {
+            kept = inputs.front();
+            return outputs;
+          }));
+    });
+    for (int step = 0; step < 8; ++step) {
+      kept = at::Tensor();
+      trial.step(step);
+      EXPECT_TRUE(kept.equal(trial.local_gradients(world.rank(), step)[1])) << step;
+    }
+  });
 }
 
 TEST(BucketSet, GradientsOfTheStepBeforeCanBeReadInHooks) {
