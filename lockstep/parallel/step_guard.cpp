@@ -32,7 +32,7 @@ std::string name_of(const Progress& now) {
 StepGuard::StepGuard(const Group& group, std::string key) : group_(group), key_(std::move(key)) {}
 
 StepGuard::~StepGuard() {
-  if (std::uncaught_exceptions() == 0) {
+  if (!lost_a_peer_ && std::uncaught_exceptions() == 0) {
     leave_for_others("ended", std::to_string(now_.step));
   }
 }
@@ -62,6 +62,7 @@ void StepGuard::explain() {
       comm::rethrow_as_peer_error(what());
     }
   } catch (const PeerError& error) {
+    lost_a_peer_ = true;
     throw PeerError(with_place(error.what()) + left_by_others());
   } catch (const UsageError& error) {
     fail(with_place(error.what()));

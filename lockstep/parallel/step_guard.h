@@ -15,7 +15,8 @@ namespace lockstep::parallel {
 class StepGuard {
  public:
   StepGuard(const Group& group, std::string key);
-  // Tells the others after how many steps this rank ended.
+  // Tells the others after how many steps this rank ended, if it was not the end of a peer that
+  // ended it.
   ~StepGuard();
   StepGuard(const StepGuard&) = delete;
   StepGuard& operator=(const StepGuard&) = delete;
@@ -53,6 +54,7 @@ class StepGuard {
   std::string key_;
   Progress now_;
   bool failed_ = false;
+  bool lost_a_peer_ = false;
 };
 
 }  // namespace lockstep::parallel

@@ -72,6 +72,24 @@ TEST(StepGuard, TellsOfRanksThatEndedAfterFewerSteps) {
   });
 }
 
+TEST(StepGuard, SaysNothingOfRanksThatEndedBecauseOfTheSamePeer) {
+  run_ranks(2, [](Group& world) {
+    if (world.rank() == 1) {
+      StepGuard guard(world, "key");
+      guard.enter(Phase::kBackward, 10);
+      EXPECT_THROW(guard.run(lose_a_peer), PeerError);
+    }
+    world.barrier();
+    if (world.rank() == 0) {
+      StepGuard guard(world, "key");
+      guard.enter(Phase::kBackward, 10);
+      EXPECT_THAT([&] { guard.run(lose_a_peer); },
+                  ThrowsMessage<PeerError>(Not(HasSubstr("; rank 1"))));
+    }
+    world.barrier();
+  });
+}
+
 TEST(StepGuard, IsSeenByTheOthersInSharedMemory) {
   run_ranks(
       2,
