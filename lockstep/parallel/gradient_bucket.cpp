@@ -24,16 +24,6 @@ at::Tensor place_for(const at::Tensor& tensor, const at::Tensor& flat, std::int6
   return flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
 }
 
-// As autograd compares them: the stride of a single element means nothing.
-bool lie_alike(const at::Tensor& one, const at::Tensor& other) {
-  for (std::int64_t i = 0; i < one.dim(); ++i) {
-    if (one.size(i) != other.size(i) || (one.size(i) != 1 && one.stride(i) != other.stride(i))) {
-      return false;
-    }
-  }
-  return one.dim() == other.dim();
-}
-
 at::Tensor ordinary_memory(std::int64_t elements, at::TensorOptions options) {
   return at::empty({elements}, options);
 }
@@ -119,7 +109,9 @@ Lender::Loan GradientBucket::lend(std::size_t i) const {
 bool GradientBucket::was_made_in_place(std::size_t i) const {
   const at::Tensor& grad = gradient(i);
   return grad.defined() && grad.layout() == at::kStrided && !grad.requires_grad() &&
-         grad.const_data_ptr() == places_[i].const_data_ptr() && lie_alike(grad, places_[i]);
+         grad.const_data_ptr() == places_[i].const_data_ptr() &&
+         grad.sizes() == places_[i].sizes() &&
+         torch::autograd::utils::obeys_layout_contract(grad, tensors_[i]);
 }
 
 bool GradientBucket::is_lent_elsewhere(std::size_t i) const {
