@@ -122,7 +122,7 @@ Table table() {
         {.model = "convnet", .evaluate = true, .options = {.forward_sync_buffers = false}},
         on_convnet);
   t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
-        training([] { return models::resnet18({.num_classes = 10}); }));
+             training([] { return models::resnet18({.num_classes = 10}); }));
   return t;
 }
 
