@@ -5,7 +5,7 @@
     step.py plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
 
 Orders and answers are those of benchmarks/step/ranks.cpp. Without torchvision, resnet18 answers
-every order with {"missing": reason}.
+every order with {"missing": reason}. The backend "rank_order" is Gloo, but adds in the order of ranks.
 """
 
 import contextlib
@@ -18,6 +18,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+
+from rank_order import RankOrderGroup
 
 ORDER_BYTES = 48  # As in benchmarks/orders.h.
 
@@ -61,10 +63,12 @@ class Training:
             net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=device == "cuda" or None
         )
         rank = 0
+        self.net = net
         if backend != "plain":
-            dist.init_process_group(backend)
+            dist.init_process_group("gloo" if backend == "rank_order" else backend)
             rank = dist.get_rank()
-        self.net = net if backend == "plain" else DistributedDataParallel(net)
+            group = RankOrderGroup() if backend == "rank_order" else None
+            self.net = DistributedDataParallel(net, process_group=group)
         torch.manual_seed(1 + rank)
         self.images = torch.randn(batch_size, *shape).to(device, memory_format=layout)
         self.labels = torch.randint(classes, (batch_size,)).to(device)

@@ -25,7 +25,8 @@ class StepSides {
  public:
   // Starts all sides and lets them do `checked_steps` steps. Throws Error if one cannot be started,
   // and with the names of two sides whose losses differ: all must begin with the same one, and C++
-  // and Python agree in all. Blocks, as all that follows.
+  // and Python agree in all. Where the two add gradients in different orders, each is compared with
+  // the other library adding in that order. Blocks, as all that follows.
   StepSides(const StepSidesOptions& options, int checked_steps);
 
   // Why a side takes no part; empty if it does.
@@ -46,13 +47,12 @@ class StepSides {
   using Jobs = std::vector<std::unique_ptr<RankGroup>>;  // One, or each process of a plain side.
 
   void start(StepSide side, const StepSidesOptions& options);
-  void require_equal(StepSide one, StepSide other, std::size_t steps) const;
+  void compare_with_pytorch(const StepSidesOptions& options, int checked_steps) const;
   static std::vector<std::string> tell(Jobs& jobs, const std::string& order);
 
   std::array<Jobs, kStepSides> jobs_;
   std::array<std::string, kStepSides> missing_;
   std::array<std::vector<double>, kStepSides> losses_;
-  std::string device_;
 };
 
 }  // namespace lockstep::cli

@@ -10,6 +10,7 @@ the end all parameters, gradients and buffers.
 import dataclasses
 import importlib
 import inspect
+import pathlib
 import sys
 from typing import Callable
 
@@ -20,8 +21,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 import models
 import tensor_file
-from rank_order import RankOrderGroup
 from run import Run
+
+sys.path.append(str(pathlib.Path(__file__).parents[2] / "benchmarks" / "peers"))
+from rank_order import RankOrderGroup
 
 
 def loss_of_outputs(ddp, x, y, step, rank):

@@ -104,6 +104,21 @@ def test_a_side_that_computes_something_else_is_named(side):
     assert f"'{side}'" in done.stderr
 
 
+def test_with_three_ranks_sums_in_both_orders_are_compared():
+    done = bench("--models", "mlp", "--ranks", 3, *QUICK, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["ranks"] == 3
+
+
+# Each is compared with the same sum of the other library: Gloo's along a ring, ours by rank.
+@pytest.mark.parametrize("spoiled, other", [("ours_over_gloo", "pytorch"), ("pytorch_by_rank", "ours")])
+def test_with_three_ranks_a_reference_that_computes_something_else_is_named(spoiled, other):
+    done = bench("--models", "mlp", "--ranks", 3, *QUICK, "--spoil", spoiled)
+    assert done.returncode == 1
+    assert "the loss of step 1 is " in done.stderr
+    assert f"'{spoiled}'" in done.stderr and f"'{other}'" in done.stderr
+
+
 def test_a_python_that_cannot_be_started_is_named():
     done = bench("--models", "mlp", "--ranks", 1, *QUICK, "--python", "/no/such/python")
     assert done.returncode == 1
