@@ -4,7 +4,8 @@
 //   step_ranks plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
 //
 // BACKEND is that of the group that DistributedDataParallel gets; "plain" means one process with
-// neither. Orders come as benchmarks/orders.h says:
+// neither, "barrier" a group that only meets after each step. Orders come as benchmarks/orders.h
+// says:
 //
 //   check N        N steps; the answer has their losses
 //   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
@@ -145,6 +146,7 @@ void run(int argc, char** argv) {
     throw UsageError("usage: step_ranks BACKEND|plain PIPE MODEL BATCH_SIZE cpu|cuda [SPOILED]");
   }
   const std::string backend = argv[1];
+  const bool barrier_only = backend == "barrier";
   const UniqueFd orders(::open(argv[2], O_RDONLY | O_CLOEXEC));
   if (!orders) {
     throw_errno(std::string("opening '") + argv[2] + "'");
@@ -152,12 +154,13 @@ void run(int argc, char** argv) {
   at::set_num_threads(1);
   std::optional<Group> group;
   if (backend != "plain") {
-    group = init_process_group({.backend = backend, .timeout = std::chrono::minutes(5)});
+    group = init_process_group({.backend = barrier_only ? "lockstep" : backend, .timeout = std::chrono::minutes(5)});
   }
   Ranks ranks({.model = argv[3],
                .batch_size = *batch_size,
                .cuda = argv[5] == std::string("cuda"),
-               .spoiled = argc > 6},
+               .spoiled = argc > 6,
+               .barrier_only = barrier_only},
               group);
   char line[kOrderBytes + 1];
   int got = 0;

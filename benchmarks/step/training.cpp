@@ -97,7 +97,7 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
     }
     optimizer_.emplace(network->parameters(),
                        torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(1e-4));
-    if (group) {
+    if (group && !options.barrier_only) {
       const auto ddp =
           std::make_shared<DistributedDataParallel<typename parallel::ModuleOf<decltype(network)>>>(
               network, *group);
@@ -107,6 +107,9 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
       forward_ = [network](const at::Tensor& images) mutable { return network->forward(images); };
     }
   });
+  if (options.barrier_only) {
+    barrier_ = group;
+  }
   torch::manual_seed(static_cast<std::uint64_t>(1 + (group ? group->rank() : 0)));
   std::vector<std::int64_t> sizes{options.batch_size};
   sizes.insert(sizes.end(), task.shape.begin(), task.shape.end());
@@ -126,6 +129,9 @@ at::Tensor Training::step() {
   }
   loss.backward();
   optimizer_->step();
+  if (barrier_) {
+    barrier_->barrier();
+  }
   return loss;
 }
 

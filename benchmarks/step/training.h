@@ -24,6 +24,9 @@ struct TrainingOptions {
   // On the GPU images of resnet18 have 224 pixels and it computes in bfloat16, channels last.
   bool cuda = false;
   bool spoiled = false;  // Starts from wrong weights, to see that it is noticed.
+  // Ranks of a group only wait for each other after each step, and average nothing: what
+  // DistributedDataParallel would take if summing cost no time.
+  bool barrier_only = false;
 };
 
 class Training {
@@ -38,7 +41,7 @@ class Training {
   // convnet's, trained on one batch instead of two, took 25 % less.
   void hold_weights();
 
-  // Nothing without a group.
+  // Nothing without DistributedDataParallel.
   [[nodiscard]] std::optional<DistributedDataParallelStats> stats() const;
 
  private:
@@ -47,6 +50,7 @@ class Training {
   at::Tensor labels_;
   std::function<at::Tensor(const at::Tensor&)> forward_;
   std::function<DistributedDataParallelStats()> stats_;
+  std::optional<Group> barrier_;
   std::optional<torch::optim::SGD> optimizer_;
 };
 

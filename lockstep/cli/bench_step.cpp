@@ -190,8 +190,11 @@ void add_step(CLI::App& app) {
   command->add_option("--batch-size", options->batch_size, "of each rank")
       ->check(CLI::Range(1, 65536))
       ->option_text("32");
-  command->add_option("--backend", options->backend, "of our group: lockstep, shm, gloo or nccl")
-      ->check(CLI::IsMember({"lockstep", "shm", "gloo", "nccl"}))
+  command
+      ->add_option("--backend", options->backend,
+                   "of our group: lockstep, shm, gloo or nccl; barrier: plain modules that only "
+                   "wait for each other after each step, the most that any could reach")
+      ->check(CLI::IsMember({"lockstep", "shm", "gloo", "nccl", "barrier"}))
       ->option_text("lockstep");
   command
       ->add_option("--device", options->device,

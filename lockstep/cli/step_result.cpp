@@ -60,6 +60,10 @@ std::optional<double> StepRow::ratio(StepSide first, StepSide second) const {
   return median(ratios);
 }
 
+std::optional<double> StepRow::hidden_median() const {
+  return hidden.empty() ? std::nullopt : std::optional(median(hidden));
+}
+
 std::optional<double> StepRow::samples_per_second(StepSide side) const {
   const auto seconds = measured[side].seconds();
   return seconds ? std::optional(ranks * batch_size / *seconds) : std::nullopt;
@@ -114,7 +118,7 @@ void print_step_memory(const std::vector<StepRow>& rows) {
     }
     std::printf(" %12s %12s %8lld %8s", size_text(static_cast<std::uint64_t>(row.bytes)).c_str(),
                 size_text(static_cast<std::uint64_t>(row.copied)).c_str(),
-                static_cast<long long>(row.buckets), percent(median(row.hidden)).c_str());
+                static_cast<long long>(row.buckets), percent(row.hidden_median()).c_str());
     for (const StepSide side : kParallel) {
       std::printf(" %11s", fixed(row.samples_per_second(side), 0).c_str());
     }
@@ -134,7 +138,7 @@ void print_step_json(const StepRow& row) {
                          {"bytes_per_step", row.bytes},
                          {"copied_bytes_per_step", row.copied},
                          {"buckets", row.buckets},
-                         {"hidden", median(row.hidden)}};
+                         {"hidden", as_json(row.hidden_median())}};
   for (const StepSide side : kParallel) {
     line["efficiency"][kStepSideNames[side].name] = as_json(row.efficiency(side));
     line["overhead"][kStepSideNames[side].name] = as_json(row.overhead(side));

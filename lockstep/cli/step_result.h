@@ -46,11 +46,12 @@ struct StepRow {
   std::int64_t bytes = 0;
   std::int64_t copied = 0;
   std::int64_t buckets = 0;
-  std::vector<double> hidden;  // In each round.
+  std::vector<double> hidden;  // In each round; empty without DistributedDataParallel.
 
   // How many times longer the first takes than the second: median over the rounds, in each of which
   // they take turns. Nothing if one took no part.
   [[nodiscard]] std::optional<double> ratio(StepSide first, StepSide second) const;
+  [[nodiscard]] std::optional<double> hidden_median() const;
   // Over all ranks.
   [[nodiscard]] std::optional<double> samples_per_second(StepSide side) const;
   // Of DistributedDataParallel against its plain side: the plain step's part of its step, and what
@@ -71,6 +72,7 @@ inline constexpr const char* kStepNotes =
   copied               of these, into buckets; the others are made there
   samples/s            of all ranks
   hidden               the part of our communication during which backward went on
+With --backend barrier, ours are plain modules that only wait for each other after each step.
 Ratios are medians over the rounds. Sides started from equal weights, and their losses were compared.
 )";
 

@@ -104,6 +104,14 @@ def test_a_side_that_computes_something_else_is_named(side):
     assert f"'{side}'" in done.stderr
 
 
+def test_ranks_that_only_wait_for_each_other_exchange_nothing():
+    done = bench("--models", "mlp", "--ranks", 2, *QUICK, "--backend", "barrier", "--json", "--python", "")
+    assert (done.returncode, done.stderr) == (0, "")
+    row = json.loads(done.stdout)
+    assert (row["bytes_per_step"], row["hidden"]) == (0, None)
+    assert row["efficiency"]["ours"] > 0
+
+
 def test_with_three_ranks_sums_in_both_orders_are_compared():
     done = bench("--models", "mlp", "--ranks", 3, *QUICK, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -137,7 +145,7 @@ def test_a_python_that_cannot_be_started_is_named():
         (("--steps", -1), "--steps"),
         (("--batch-size", 0), "--batch-size"),
         (("--batch-size", "1e9"), "--batch-size"),
-        (("--backend", "mpi"), "mpi not in {lockstep,shm,gloo,nccl}"),
+        (("--backend", "mpi"), "mpi not in {lockstep,shm,gloo,nccl,barrier}"),
         (("--backend", "nccl"), "--backend nccl with --device cpu"),
         (("--backend", "shm", "--device", "cuda"), "--backend shm with --device cuda"),
         (("--device", "tpu"), "tpu not in {cpu,cuda}"),
