@@ -154,7 +154,8 @@ void run(int argc, char** argv) {
   at::set_num_threads(1);
   std::optional<Group> group;
   if (backend != "plain") {
-    group = init_process_group({.backend = barrier_only ? "lockstep" : backend, .timeout = std::chrono::minutes(5)});
+    group = init_process_group(
+        {.backend = barrier_only ? "lockstep" : backend, .timeout = std::chrono::minutes(5)});
   }
   Ranks ranks({.model = argv[3],
                .batch_size = *batch_size,

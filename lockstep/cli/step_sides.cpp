@@ -137,9 +137,8 @@ void StepSides::start(StepSide side, const StepSidesOptions& options) {
   const int jobs = is_plain(side) ? options.ranks : 1;
   for (int n = 0; n < jobs; ++n) {
     jobs_[side].push_back(std::make_unique<RankGroup>(
-        options.ranks / jobs,
-        spoiled_if_asked(command_of(side, backend_of(side, options), options),
-                         kStepSideNames[side].name, options.spoiled)));
+        options.ranks / jobs, spoiled_if_asked(command_of(side, backend_of(side, options), options),
+                                               kStepSideNames[side].name, options.spoiled)));
   }
 }
 
