@@ -10,12 +10,16 @@
 namespace lockstep::shm {
 namespace {
 
-constexpr std::size_t kKeep = std::size_t{32} << 20;  // Larger free pieces go back to the machine.
+constexpr std::size_t kKeep = std::size_t{32} << 20;  // Larger free blocks go back to the machine.
+constexpr std::size_t kLeastPiece = std::size_t{1} << 20;
 
 }  // namespace
 
-Arena::Arena(const Segment& segment, std::size_t begin, std::size_t end) : segment_(segment) {
-  free_[begin] = end - begin;
+Arena::Arena(Segment& segment, std::size_t begin, Word* piece_ends)
+    : segment_(segment), piece_ends_(piece_ends), backed_until_(begin) {
+  if (segment.bytes() > begin) {
+    free_[begin] = segment.bytes() - begin;
+  }
 }
 
 std::size_t Arena::take(std::size_t bytes, const std::string& what) {
@@ -27,11 +31,15 @@ std::size_t Arena::take(std::size_t bytes, const std::string& what) {
   if (frozen_) {
     throw UsageError(what + ": this rank has left the group, or the group failed; form a new one");
   }
-  const auto found = std::find_if(free_.begin(), free_.end(),
-                                  [&](const auto& piece) { return piece.second >= size; });
-  if (found == free_.end() || size < bytes) {
-    throw IoError(what + ": " + size_text(bytes) +
-                  " do not fit into the group's address space of " + size_text(segment_.bytes()));
+  if (size < bytes || size > segment_.capacity() - segment_.bytes()) {
+    throw IoError(what + ": " + size_text(bytes) + " of shared memory are needed, a segment has " +
+                  size_text(segment_.capacity()) + "; use smaller tensors, or see `ulimit -f`");
+  }
+  const auto fits = [&](const auto& block) { return block.second >= size; };
+  auto found = std::find_if(free_.begin(), free_.end(), fits);
+  if (found == free_.end()) {
+    grow(size, what);
+    found = std::prev(free_.end());
   }
   const auto [offset, available] = *found;
   back(offset, size, what);
@@ -41,6 +49,41 @@ std::size_t Arena::take(std::size_t bytes, const std::string& what) {
   }
   taken_[offset] = size;
   return offset;
+}
+
+// Adds a piece that begins with a free block of so many bytes. Memory first: what the machine does
+// not have needs no address space.
+void Arena::grow(std::size_t bytes, const std::string& what) {
+  const std::size_t begin = segment_.bytes();
+  segment_.back(begin, bytes, what);
+  try {
+    extend(bytes);
+  } catch (const IoError& error) {
+    segment_.unback(begin, bytes);
+    throw IoError(what + ": " + error.what());
+  }
+  if (backed_until_ < begin) {
+    holes_[backed_until_] = begin - backed_until_;
+  }
+  backed_until_ = begin + bytes;
+  free_[begin] = segment_.bytes() - begin;
+  piece_ends_[segment_.pieces() - 1].store(segment_.bytes());
+}
+
+// Half as much again as there is, so that there are few pieces; no more than needed where that
+// fails.
+void Arena::extend(std::size_t bytes) {
+  const std::size_t begin = segment_.bytes();
+  const std::size_t least = granule_up(bytes);
+  const std::size_t good =
+      std::min(std::max({least, granule_up(begin / 2), kLeastPiece}), segment_.capacity() - begin);
+  if (good > least) {
+    try {
+      return segment_.extend(begin + good);
+    } catch (const IoError&) {
+    }
+  }
+  segment_.extend(begin + least);
 }
 
 // Asking the kernel takes some 50 us: not for pages that are there already.
@@ -100,13 +143,14 @@ void Arena::give_back(std::size_t offset) {
     holes_[offset] = size;
   }
   auto next = free_.lower_bound(offset);
-  if (next != free_.end() && offset + size == next->first) {
+  if (next != free_.end() && offset + size == next->first &&
+      !segment_.begins_a_piece(next->first)) {
     size += next->second;
     next = free_.erase(next);
   }
   if (next != free_.begin()) {
     const auto before = std::prev(next);
-    if (before->first + before->second == offset) {
+    if (before->first + before->second == offset && !segment_.begins_a_piece(offset)) {
       before->second += size;
       return;
     }

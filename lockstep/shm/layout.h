@@ -1,6 +1,9 @@
 // What lies where in a rank's segment, and who may write it. docs/shm.md explains the protocol.
 //
-//   Control | tables | letter boxes | staging buffer 0 | staging buffer 1 | arena
+//   Control | tables | letter boxes | staging buffer 0 | staging buffer 1 | arena ...
+//
+// The first piece of the segment has all of it and the begin of the arena, which goes on in further
+// pieces, each mapped when it is needed.
 //
 // Everything in Control and the tables is an atomic word: a peer may read it at any time, and a
 // peer that is out of order may write anything into it. Readers copy a word once and check it
@@ -11,10 +14,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/shm/segment.h"
+
 namespace lockstep::shm {
 
 inline constexpr std::uint64_t kMagic = 0x31306d68736b636cULL;  // "lckshm01"
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::size_t kLine = 64;  // Words that different ranks write share no cache line.
 inline constexpr std::size_t kPage = 4096;
 inline constexpr int kMaxRanks = 1024;
@@ -56,6 +61,8 @@ struct Control {
   Announcement announcements[2];
   Fate fate;
   alignas(kLine) Word progress;  // What the owner says that it is doing: see progress.h.
+  // Where the pieces of the segment end; each begins where the one before it ends. 0: none yet.
+  alignas(kLine) Word piece_ends[kMaxPieces];
 };
 
 // The head of a message, in the arena of the rank that sends it; its bytes follow. The messages to

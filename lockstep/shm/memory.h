@@ -1,8 +1,9 @@
 // The mapped segments of all ranks of a group, and where things are in them.
 #pragma once
 
-#include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -14,8 +15,8 @@ namespace lockstep::shm {
 
 class Memory {
  public:
-  // A rank's own segment with its control block written and everything but the arena backed.
-  // Throws IoError if the machine has too little.
+  // A rank's own segment with its control block written and everything but the arena backed, of
+  // which the first piece has `arena_bytes`. Throws IoError if the machine has too little.
   static Segment prepare(const Layout& layout, int rank, std::size_t arena_bytes);
 
   // Throws PeerError, naming the rank, if a segment is not laid out as `layout` says.
@@ -30,22 +31,26 @@ class Memory {
   [[nodiscard]] Word* taken(int rank, std::uint64_t turn) const { return table(rank, turn, 1); }
   [[nodiscard]] LetterBox& letter_box(int from, int to) const;
 
-  [[nodiscard]] Arena& arena(int rank) { return arenas_[static_cast<std::size_t>(rank)]; }
+  // Of a rank of this process.
+  [[nodiscard]] Arena& arena(int rank) { return arenas_.at(rank); }
   // The offset of memory from the rank's arena; 0 if it is any other memory.
   [[nodiscard]] std::uint64_t place_of(int rank, const void* data, std::size_t bytes) const;
-  // What a peer says lies at `place` of its arena; null if that is not in it or not aligned.
+  // What a peer says lies at `place` of its arena; null if that is not in it or not aligned. Maps
+  // what the peer has added to its segment; throws IoError if there is no address space for that.
   [[nodiscard]] std::byte* at(int rank, std::uint64_t place, std::size_t bytes,
-                              std::size_t alignment) const;
+                              std::size_t alignment);
 
  private:
   [[nodiscard]] std::byte* base(int rank) const {
     return segments_[static_cast<std::size_t>(rank)].data();
   }
   [[nodiscard]] Word* table(int rank, std::uint64_t turn, std::size_t which) const;
+  void map_until(int rank, std::uint64_t place);
 
   Layout layout_;
   std::vector<Segment> segments_;
-  std::deque<Arena> arenas_;  // They do not move.
+  std::map<int, Arena> arenas_;  // By rank; they do not move.
+  std::mutex mutex_;             // Of mapping more of the peers' segments.
 };
 
 // `bytes` from the rank's arena, given back with the last pointer, which keeps the memory mapped.

@@ -208,8 +208,17 @@ std::vector<int> Team::others() const {
   return ranks;
 }
 
-std::byte* Team::placed(int rank, const Call& call, std::size_t bytes) const {
-  return call.place == 0 ? nullptr : memory_->at(rank, call.place, bytes, size_of(call.dtype));
+std::byte* Team::placed(int rank, const Call& call, std::size_t bytes) {
+  if (call.place == 0) {
+    return nullptr;
+  }
+  try {
+    return memory_->at(rank, call.place, bytes, size_of(call.dtype));
+  } catch (const IoError& error) {
+    const std::string text = what() + ": " + error.what();
+    watch_.break_up(Watch::Reason::kAborted, text);
+    throw IoError(text);
+  }
 }
 
 std::string Team::what() const { return call_.text(sequence_) + " on " + watch_.self(); }

@@ -21,9 +21,8 @@ namespace lockstep::shm {
 struct TeamOptions {
   // Of each of the two staging buffers of a rank, in bytes; small enough to stay in the cache.
   std::size_t staging_bytes = std::size_t{128} << 10;
-  // Address space for allocate(), which takes memory only as it is used; 0: this rank's share of
-  // the machine's memory.
-  std::size_t arena_bytes = 0;
+  // Address space for allocate() to begin with, in bytes; more is added as it is needed.
+  std::size_t arena_bytes = std::size_t{2} << 20;
   // What errors call the ranks, where they have other numbers in the job; empty: 0, 1, 2, ...
   std::vector<int> numbers;
   // Told, once per wait and rank, of a peer that is stopped.
@@ -70,8 +69,9 @@ class Team {
   // The tables of the collective that was announced.
   [[nodiscard]] Word* given(int rank) const { return memory_->given(rank, sequence_); }
   [[nodiscard]] Word* taken(int rank) const { return memory_->taken(rank, sequence_); }
-  // Where a peer's tensor lies, if it says that it lies in its arena; null otherwise.
-  [[nodiscard]] std::byte* placed(int rank, const Call& call, std::size_t bytes) const;
+  // Where a peer's tensor lies, if it says that it lies in its arena; null otherwise. Throws
+  // IoError, and breaks the group, if this process has no address space to map it.
+  [[nodiscard]] std::byte* placed(int rank, const Call& call, std::size_t bytes);
 
   // Lists by rank for the collective that runs, kept between calls: a small one is over before four
   // vectors are allocated.

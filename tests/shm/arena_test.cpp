@@ -1,9 +1,16 @@
 #include "lockstep/shm/arena.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <fstream>
 #include <random>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
@@ -23,12 +30,13 @@ constexpr std::size_t kBegin = 4 * kPage;
 class ShmArena : public ::testing::Test {
  protected:
   Segment segment_ = Segment::create(256 * kMiB);
-  Arena arena_{segment_, kBegin, segment_.bytes()};
+  std::array<Word, kMaxPieces> ends_{};
+  Arena arena_{segment_, kBegin, ends_.data()};
 
   std::size_t take(std::size_t bytes) { return arena_.take(bytes, "test"); }
   // Memory of the machine that the segment holds.
   [[nodiscard]] std::size_t backed() const {
-    struct stat info{};
+    struct stat info {};
     ::fstat(segment_.fd(), &info);
     return static_cast<std::size_t>(info.st_blocks) * 512;
   }
@@ -58,15 +66,16 @@ TEST_F(ShmArena, APieceThatCameBackIsHandedOutAgain) {
 TEST_F(ShmArena, NeighboursAreMergedInWhateverOrderTheyComeBack) {
   std::vector<int> order{0, 1, 2};
   do {
-    Arena arena(segment_, kBegin, kBegin + 3 * kPage);
-    std::vector<std::size_t> pieces;
+    Segment small = Segment::create(kGranule);
+    Arena arena(small, kGranule - 3 * kPage, ends_.data());
+    std::vector<std::size_t> blocks;
     for (int i = 0; i < 3; ++i) {
-      pieces.push_back(arena.take(kPage, "test"));
+      blocks.push_back(arena.take(kPage, "test"));
     }
     for (const int i : order) {
-      arena.give_back(pieces[static_cast<std::size_t>(i)]);
+      arena.give_back(blocks[static_cast<std::size_t>(i)]);
     }
-    EXPECT_EQ(arena.take(3 * kPage, "test"), kBegin);
+    EXPECT_EQ(arena.take(3 * kPage, "test"), kGranule - 3 * kPage);
   } while (std::next_permutation(order.begin(), order.end()));
 }
 
@@ -133,10 +142,10 @@ TEST_F(ShmArena, LargePiecesHaveAllTheirMemoryAndNoMoreWhateverCameBefore) {
   EXPECT_EQ(take(segment_.bytes() - kBegin), kBegin);
 }
 
-TEST_F(ShmArena, TooLargeForTheAddressSpaceIsAnIoErrorThatNamesBothSizes) {
-  EXPECT_THAT([&] { arena_.take(257 * kMiB, "allocating on rank 1"); },
+TEST_F(ShmArena, TooLargeForASegmentIsAnIoErrorThatNamesBothSizes) {
+  EXPECT_THAT([&] { arena_.take(segment_.capacity(), "allocating on rank 1"); },
               ThrowsMessage<IoError>(AllOf(StartsWith("allocating on rank 1: "),
-                                           HasSubstr("257.0 MiB"), HasSubstr("256.0 MiB"))));
+                                           HasSubstr(size_text(segment_.capacity())))));
 }
 
 TEST_F(ShmArena, SizesThatOverflowAreIoErrors) {
@@ -147,11 +156,108 @@ TEST_F(ShmArena, SizesThatOverflowAreIoErrors) {
 
 TEST_F(ShmArena, MoreThanTheMachineHasIsAnIoErrorAndTakesNothing) {
   const std::size_t absurd = 2 * free_memory().bytes;
-  const Segment large = Segment::create(absurd + 2 * kBegin);
-  Arena arena(large, kBegin, large.bytes());
-  EXPECT_THAT([&] { arena.take(absurd, "test"); },
-              ThrowsMessage<IoError>(HasSubstr(" of shared memory are needed, ")));
-  EXPECT_EQ(arena.take(1, "test"), kBegin);
+  EXPECT_THAT([&] { take(absurd); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr(" of shared memory are needed, "),
+                                           HasSubstr("are free in " + free_memory().limited_by))));
+  EXPECT_EQ(backed(), 0U);
+  EXPECT_EQ(segment_.pieces(), 1U) << "address space was taken";
+  EXPECT_EQ(take(1), kBegin);
+}
+
+class ShmArenaGrowth : public ::testing::Test {
+ protected:
+  Segment segment_ = Segment::create(kMiB);
+  std::array<Word, kMaxPieces> ends_{};
+  Arena arena_{segment_, kBegin, ends_.data()};
+
+  std::size_t take(std::size_t bytes) { return arena_.take(bytes, "test"); }
+  [[nodiscard]] std::size_t backed() const {
+    struct stat info {};
+    ::fstat(segment_.fd(), &info);
+    return static_cast<std::size_t>(info.st_blocks) * 512;
+  }
+};
+
+TEST_F(ShmArenaGrowth, WhatDoesNotFitGetsAPieceThatPeersAreTold) {
+  take(kMiB - kBegin);
+  const auto block = take(5 * kMiB);
+  EXPECT_EQ(block, kMiB);
+  EXPECT_EQ(segment_.pieces(), 2U);
+  EXPECT_EQ(ends_[1].load(), 6 * kMiB);
+  EXPECT_EQ(backed(), 6 * kMiB - kBegin);
+  std::fill_n(segment_.at(block, 5 * kMiB), 5 * kMiB, std::byte{1});
+}
+
+TEST_F(ShmArenaGrowth, ManySmallBlocksTakeFewPieces) {
+  for (int i = 0; i < 2000; ++i) {
+    take(10 * kPage);
+  }
+  EXPECT_LE(segment_.pieces(), 12U);
+  EXPECT_LE(segment_.bytes(), 2 * std::size_t{2000} * 10 * kPage);
+}
+
+TEST_F(ShmArenaGrowth, NoBlockReachesOverTheEndOfAPiece) {
+  const auto first = take(kMiB - kBegin);
+  const auto second = take(kMiB);
+  ASSERT_EQ(first + kMiB - kBegin, second) << "neighbours in the segment";
+  arena_.give_back(first);
+  arena_.give_back(second);
+  const auto both = take(kMiB + kPage);
+  EXPECT_NE(segment_.at(both, kMiB + kPage), nullptr);
+  EXPECT_EQ(both, 2 * kMiB);
+  // In the other order too.
+  arena_.give_back(both);
+  EXPECT_EQ(take(kMiB - kBegin), first);
+  EXPECT_EQ(take(kMiB), second);
+  arena_.give_back(second);
+  arena_.give_back(first);
+  EXPECT_EQ(take(kMiB + kPage), both);
+}
+
+// A page without memory would be taken when it is touched, where running out is a signal.
+TEST_F(ShmArenaGrowth, WhatWasLeftOfAPieceHasMemoryWhenItIsHandedOut) {
+  take(kPage);
+  take(8 * kMiB);  // Leaves most of the first piece.
+  EXPECT_EQ(backed(), 8 * kMiB + kPage);
+  take(kMiB - kBegin - kPage);
+  EXPECT_EQ(segment_.pieces(), 2U);
+  EXPECT_EQ(backed(), 9 * kMiB - kBegin);
+}
+
+TEST_F(ShmArenaGrowth, ALargeBlockOfALaterPieceGoesBackToTheMachineAndItsPlaceIsUsedAgain) {
+  const auto block = take(40 * kMiB);
+  take(kMiB);
+  arena_.give_back(block);
+  EXPECT_LE(backed(), kMiB);
+  EXPECT_EQ(take(40 * kMiB), block);
+  EXPECT_EQ(backed(), 41 * kMiB);
+}
+
+TEST(ShmArenaGrowthWithoutAddressSpace, IsAnIoErrorThatTakesNothing) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Segment segment = Segment::create(kMiB);
+    std::array<Word, kMaxPieces> ends{};
+    Arena arena(segment, kBegin, ends.data());
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t limit = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + 32 * kMiB;
+    const rlimit both{.rlim_cur = limit, .rlim_max = limit};
+    ::setrlimit(RLIMIT_AS, &both);
+    std::string error;
+    try {
+      arena.take(64 * kMiB, "test");
+    } catch (const IoError& caught) {
+      error = caught.what();
+    }
+    struct stat info {};
+    ::fstat(segment.fd(), &info);
+    const bool took = info.st_blocks != 0 || segment.pieces() != 1;
+    ::_exit(error.find("ulimit -v") != std::string::npos && !took ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(ShmArena, ThreadsGetDifferentPieces) {

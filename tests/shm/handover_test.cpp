@@ -121,7 +121,7 @@ TEST_P(ShmHandOverOf, EveryRankMapsTheSegmentsOfAll) {
       for (int other = 0; other < GetParam(); ++other) {
         const auto i = static_cast<std::size_t>(other);
         EXPECT_EQ(ring.segments[i].data()[0], static_cast<std::byte>(other + 1));
-        EXPECT_EQ(ring.segments[i].bytes(), kBytes);
+        EXPECT_GE(ring.segments[i].bytes(), sizeof(Control));
       }
     }));
   }
