@@ -14,6 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/shm/host_lock.h"
 
 namespace lockstep::shm {
 namespace {
@@ -152,11 +153,14 @@ bool Segment::begins_a_piece(std::size_t offset) const {
                      [&](const Piece& piece) { return piece.begin == offset; });
 }
 
+// The lock makes one step of looking and taking: of ranks that start together, each would find free
+// what all of them are about to take.
 void Segment::back(std::size_t offset, std::size_t bytes, const std::string& what) const {
   const auto explain = [&](const std::string& why) {
     return IoError(what + ": " + size_text(bytes) + " of shared memory are needed, " + why +
                    "; use fewer ranks or smaller tensors, or raise the limit");
   };
+  const HostLock lock;
   const FreeMemory free = free_memory();
   if (bytes > free.bytes) {
     throw explain(size_text(free.bytes) + " are free in " + free.limited_by);
