@@ -7,6 +7,8 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <thread>
 
@@ -176,6 +178,28 @@ TEST(ShmBackend, TensorsOfTheArenaOutliveTheGroup) {
     pair.all_reduce(tensor).wait();
     pair.destroy();
     EXPECT_EQ(tensor.sum().item<float>(), 2000);
+  });
+}
+
+// A data loader's worker that changes what it inherited must not change its parent's gradients.
+TEST(ShmBackend, AForkedChildNeitherChangesNorKeepsTensorsOfTheArena) {
+  on_ranks(2, [](Group& world) {
+    constexpr std::int64_t kElements = 1 << 20;
+    auto tensor = world.backend()->allocateTensor(kElements, at::kFloat);
+    tensor.fill_(world.rank() + 1);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      bool right = tensor[kElements - 1].item<float>() == static_cast<float>(world.rank() + 1);
+      std::fill_n(tensor.data_ptr<float>(), kElements, 77.0F);  // fill_() may use threads.
+      right = right && tensor[kElements - 1].item<float>() == 77;
+      tensor.reset();
+      ::_exit(right ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    all_reduce(world, tensor)->wait();
+    EXPECT_TRUE(tensor.eq(3).all().item<bool>());
   });
 }
 
