@@ -11,6 +11,14 @@ QueuedWork::QueuedWork(std::shared_ptr<shm::WorkQueue> queue, shm::WorkQueue::Jo
       job_(std::move(job)),
       outputs_(std::move(outputs)) {}
 
+bool QueuedWork::isCompleted() {
+  if (job_->is_done()) {
+    return true;
+  }
+  queue_->require_owner();
+  return false;
+}
+
 bool QueuedWork::wait(std::chrono::milliseconds timeout) {
   if (timeout == kNoTimeout) {
     queue_->wait(*job_);
@@ -23,6 +31,7 @@ bool QueuedWork::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::getFuture() {
+  queue_->require_owner();
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
     future_ =

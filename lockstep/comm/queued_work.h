@@ -12,13 +12,14 @@
 namespace lockstep::comm {
 
 // wait() runs the job in the calling thread. A future is completed by the queue's thread.
+// In a fork of the process that started it: UsageError, unless it was done by then.
 class QueuedWork : public c10d::Work {
  public:
   // `queue` ends with the last of its works: it may point into what they share.
   QueuedWork(std::shared_ptr<shm::WorkQueue> queue, shm::WorkQueue::JobPointer job, int rank,
              c10d::OpType type, std::vector<at::Tensor> outputs);
 
-  bool isCompleted() override { return job_->is_done(); }
+  bool isCompleted() override;
   bool isSuccess() const override { return job_->is_done() && !job_->error(); }
   std::exception_ptr exception() const override { return job_->error(); }
   // With a timeout other than kNoTimeout it leaves the work to the queue's thread; at the end of

@@ -28,29 +28,28 @@ ShmReceive::ShmReceive(std::shared_ptr<ShmGroup> group, const at::Tensor& tensor
 }
 
 bool ShmReceive::isCompleted() {
-  if (!group_->mailbox.is_done(*receipt_)) {
-    return false;
+  if (!finished_ && group_->mailbox.is_done(*receipt_)) {
+    put_in_place();
   }
-  put_in_place();
-  return true;
-}
-
-std::exception_ptr ShmReceive::exception() const {
-  return finished_ && !receipt_->error.empty()
-             ? std::make_exception_ptr(UsageError("recv: " + receipt_->error))
-             : nullptr;
+  return finished_;
 }
 
 bool ShmReceive::wait(std::chrono::milliseconds timeout) {
-  group_->mailbox.wait(*receipt_, Deadline::in(timeout == kNoTimeout ? default_timeout_ : timeout));
-  put_in_place();
+  const auto deadline = Deadline::in(timeout == kNoTimeout ? default_timeout_ : timeout);
+  if (!finished_) {
+    group_->mailbox.complete(*receipt_, deadline);
+    put_in_place();
+  }
+  if (receipt_->failure) {
+    std::rethrow_exception(receipt_->failure);
+  }
   return true;
 }
 
 void ShmReceive::put_in_place() {
   const std::lock_guard lock(finish_mutex_);
   if (!finished_) {
-    if (receipt_->error.empty()) {
+    if (!receipt_->failure) {
       packed_.write_back();
     }
     finished_ = true;

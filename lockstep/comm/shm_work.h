@@ -26,15 +26,16 @@ struct ShmGroup {
   shm::WorkQueue queue;  // Last: its thread uses the others.
 };
 
-// A message that is awaited.
+// A message that is awaited. A receive that failed, also because a wait for it timed out, is
+// complete and stays failed: the message, should it come, is for the next receive.
 class ShmReceive : public c10d::Work {
  public:
   ShmReceive(std::shared_ptr<ShmGroup> group, const at::Tensor& tensor, int source, int tag,
              std::chrono::milliseconds default_timeout);
 
   bool isCompleted() override;
-  bool isSuccess() const override { return finished_ && receipt_->error.empty(); }
-  std::exception_ptr exception() const override;
+  bool isSuccess() const override { return finished_ && !receipt_->failure; }
+  std::exception_ptr exception() const override { return finished_ ? receipt_->failure : nullptr; }
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override {}
   std::vector<at::Tensor> result() override { return {tensor_}; }

@@ -30,6 +30,7 @@ Letter* Mailbox::letter_at(int from, std::uint64_t place) const {
 }
 
 void Mailbox::send(int destination, std::uint64_t tag, const std::byte* data, std::size_t bytes) {
+  team_.watch().require_member();
   const int me = team_.rank();
   const std::uint64_t place = team_.memory()->arena(me).take(
       sizeof(Letter) + bytes, "send to rank " + std::to_string(destination) + " on rank " +
@@ -67,6 +68,7 @@ void Mailbox::free_taken(int destination) {
 }
 
 std::shared_ptr<Receipt> Mailbox::post(Receipt wanted) {
+  team_.watch().require_member();
   auto receipt = std::make_shared<Receipt>(std::move(wanted));
   const std::lock_guard lock(mutex_);
   open_.push_back(receipt);
@@ -74,6 +76,21 @@ std::shared_ptr<Receipt> Mailbox::post(Receipt wanted) {
 }
 
 bool Mailbox::is_done(const Receipt& receipt) {
+  if (deliver_all(receipt)) {
+    return true;
+  }
+  try {
+    team_.watch().look(wait_for(receipt, Deadline::in(std::chrono::seconds(0))),
+                       Watch::Then::kGoOn);
+    return false;
+  } catch (const PeerError&) {
+    withdraw(receipt, std::current_exception());
+    return true;
+  }
+}
+
+bool Mailbox::deliver_all(const Receipt& receipt) {
+  team_.watch().require_member();
   const std::lock_guard lock(mutex_);
   for (int rank = 0; rank < team_.size(); ++rank) {
     look(rank);
@@ -84,7 +101,19 @@ bool Mailbox::is_done(const Receipt& receipt) {
   return receipt.done;
 }
 
-void Mailbox::wait(const Receipt& receipt, Deadline deadline) {
+// Otherwise it would take the message that a later receive is waiting for.
+void Mailbox::withdraw(const Receipt& receipt, std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find_if(open_.begin(), open_.end(),
+                                  [&](const auto& open) { return open.get() == &receipt; });
+  if (found != open_.end()) {  // Else another thread has delivered or withdrawn it by now.
+    (*found)->failure = std::move(failure);
+    (*found)->done = true;
+    open_.erase(found);
+  }
+}
+
+Wait Mailbox::wait_for(const Receipt& receipt, Deadline deadline) {
   const auto awaited = [&] {
     if (receipt.source != kAnySource) {
       return std::vector<int>{receipt.source};
@@ -102,16 +131,28 @@ void Mailbox::wait(const Receipt& receipt, Deadline deadline) {
     }
     return present.empty() ? all : present;
   };
-  if (!is_done(receipt)) {
-    team_.watch().wait({.what = [&] { return text_of(receipt, team_); },
-                        .ready = [&] { return is_done(receipt); },
-                        .awaited = awaited,
-                        .deadline = deadline},
-                       Watch::Then::kGoOn);
+  return {.what = [&] { return text_of(receipt, team_); },
+          .ready = [&] { return deliver_all(receipt); },
+          .awaited = awaited,
+          .deadline = deadline};
+}
+
+void Mailbox::complete(const Receipt& receipt, Deadline deadline) {
+  if (deliver_all(receipt)) {
+    return;
   }
+  try {
+    team_.watch().wait(wait_for(receipt, deadline), Watch::Then::kGoOn);
+  } catch (const PeerError&) {
+    withdraw(receipt, std::current_exception());
+  }
+}
+
+void Mailbox::wait(const Receipt& receipt, Deadline deadline) {
+  complete(receipt, deadline);
   const std::lock_guard lock(mutex_);
-  if (!receipt.error.empty()) {
-    throw UsageError(text_of(receipt, team_) + ": " + receipt.error);
+  if (receipt.failure) {
+    std::rethrow_exception(receipt.failure);
   }
 }
 
@@ -160,8 +201,9 @@ void Mailbox::copy(const Incoming& letter, int from, Receipt& receipt) {
           ? team_.memory()->at(from, letter.place, sizeof(Letter) + letter.bytes, kLine)
           : nullptr;
   if (data == nullptr) {
-    receipt.error =
-        "rank " + std::to_string(from) + " sent " + std::to_string(letter.bytes) + " bytes";
+    receipt.failure = std::make_exception_ptr(
+        UsageError(text_of(receipt, team_) + ": rank " + std::to_string(from) + " sent " +
+                   std::to_string(letter.bytes) + " bytes"));
   } else if (letter.bytes > 0) {
     std::memcpy(receipt.data, data + sizeof(Letter), letter.bytes);
   }

@@ -8,10 +8,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <list>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
@@ -29,12 +29,14 @@ struct Receipt {
   std::size_t bytes = 0;
   std::shared_ptr<void> owner;  // Keeps `data` alive, also when nobody waits any more.
 
-  bool done = false;  // The rest is set by then.
+  bool done = false;  // Delivered or failed. The rest is set by then.
   int from = -1;      // Who sent it.
-  std::string error;  // The message was of another size and is lost.
+  // UsageError: the message was of another size and is lost. PeerError: nobody sent it in time or
+  // can any more; the receive was withdrawn, and what comes later is for the next one.
+  std::exception_ptr failure;
 };
 
-// Thread-safe.
+// Thread-safe. In a fork of the process that made it every call throws UsageError.
 class Mailbox {
  public:
   explicit Mailbox(Team& team);
@@ -44,10 +46,12 @@ class Mailbox {
   // `wanted` says what is wanted and where to.
   std::shared_ptr<Receipt> post(Receipt wanted);
 
-  // Delivers what has come, then tells whether this one is done.
+  // Delivers what has come, then tells whether this one is done: it is also when its source has
+  // ended or left, or the group is broken. Does not block.
   bool is_done(const Receipt& receipt);
-  // Throws PeerError if the source ends or does not send before the deadline, UsageError if the
-  // message has another size.
+  // Blocks until it is done, which it is at the deadline: then it has failed.
+  void complete(const Receipt& receipt, Deadline deadline);
+  // complete(), then throws the failure if there is one.
   void wait(const Receipt& receipt, Deadline deadline);
 
  private:
@@ -72,7 +76,10 @@ class Mailbox {
   [[nodiscard]] Letter* letter_at(int from, std::uint64_t place) const;
   void free_taken(int destination);
   void look(int from);
+  bool deliver_all(const Receipt& receipt);
   bool deliver(Receipt& receipt);
+  void withdraw(const Receipt& receipt, std::exception_ptr failure);
+  [[nodiscard]] Wait wait_for(const Receipt& receipt, Deadline deadline);
   void copy(const Incoming& letter, int from, Receipt& receipt);
 
   Team& team_;

@@ -81,15 +81,11 @@ void Watch::wait(const Wait& wait, Then then) {
     if (sleep(wait)) {
       return;
     }
-    const auto awaited = wait.awaited();
-    const auto failures = failures_among(wait.needed ? wait.needed() : awaited);
-    // A rank may have come to this meeting and then left or ended: that is no failure of this wait.
+    look(wait, then);
     if (wait.ready()) {
       return;
     }
-    if (!failures.empty()) {
-      fail(failures.front(), wait.what() + ": " + explain(failures), then);
-    }
+    const auto awaited = wait.awaited();
     std::vector<std::string> late;
     for (const int rank : awaited) {
       const bool stopped =
@@ -108,6 +104,15 @@ void Watch::wait(const Wait& wait, Then then) {
                "; see the log there, or raise the timeout if it is only slow",
            then);
     }
+  }
+}
+
+void Watch::look(const Wait& wait, Then then) {
+  throw_if_broken();
+  const auto failures = failures_among(wait.needed ? wait.needed() : wait.awaited());
+  // A rank may have come to this meeting and then left or ended: that is no failure of this wait.
+  if (!failures.empty() && !wait.ready()) {
+    fail(failures.front(), wait.what() + ": " + explain(failures), then);
   }
 }
 
@@ -278,12 +283,16 @@ void Watch::record(const Failure& failure, const std::string& text) {
   ring_all();
 }
 
-void Watch::throw_if_broken() const {
+void Watch::require_member() const {
   if (!fork_guard_.in_owner()) {
     throw UsageError(self() +
                      ": this process is a fork of the rank and no member of its groups; form one "
                      "after fork(), or leave it to the parent");
   }
+}
+
+void Watch::throw_if_broken() const {
+  require_member();
   const std::lock_guard lock(mutex_);
   if (!broken_.empty()) {
     throw PeerError(broken_);

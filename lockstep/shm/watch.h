@@ -36,6 +36,8 @@ class Watch {
   // Sleeps until ready, looking after the needed ranks. Throws PeerError if one of them ended,
   // left or failed, if the deadline passes, or after leave().
   void wait(const Wait& wait, Then then);
+  // The same without sleeping or a deadline: throws if the wait is in vain, else returns.
+  void look(const Wait& wait, Then then);
 
   // The one that came last to a meeting finds all others there, also one that gave up waiting for
   // it. Throws PeerError if a rank did so at this phase.
@@ -50,6 +52,8 @@ class Watch {
   void break_up(Reason reason, const std::string& text);
   // Throws what broke the group, if something did; UsageError in a fork.
   void throw_if_broken() const;
+  // Throws UsageError in a fork of the rank, which is no member.
+  void require_member() const;
   // This rank comes to no further meeting: its own waits end with PeerError, the others need not
   // wait for it.
   void leave();

@@ -1,13 +1,13 @@
 #include "lockstep/shm/work_queue.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
 #include <new>
 #include <utility>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::shm {
 namespace {
@@ -39,16 +39,16 @@ struct WorkQueue::State {
   bool stop = false;
 };
 
-WorkQueue::WorkQueue() : state_(std::make_shared<State>()), owner_(::getpid()) {}
+WorkQueue::WorkQueue() : state_(std::make_shared<State>()) {}
 
 WorkQueue::~WorkQueue() {
   if (!thread_.joinable()) {
     return;
   }
-  if (::getpid() != owner_) {
-    // A fork of the process that made it: the thread is not here, its locks may be held for ever.
-    thread_.detach();
-    new (std::nothrow) std::shared_ptr<State>(state_);  // For ever.
+  if (!fork_guard_.in_owner()) {
+    // The thread is not here: its stack may be another's by now, so it is not even detached.
+    new (std::nothrow) std::thread(std::move(thread_));  // For ever.
+    new (std::nothrow) std::shared_ptr<State>(state_);
     return;
   }
   {
@@ -67,7 +67,16 @@ WorkQueue::~WorkQueue() {
   }
 }
 
+void WorkQueue::require_owner() const {
+  if (!fork_guard_.in_owner()) {
+    throw UsageError(
+        "this work belongs to the process that started it, and this one is a fork of it; wait for "
+        "the work there, or before fork()");
+  }
+}
+
 WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
+  require_owner();
   auto job = std::make_shared<Job>();
   job->run_ = std::move(run);
   bool wake_up = false;
@@ -90,13 +99,16 @@ WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
 }
 
 void WorkQueue::wait(Job& job) {
-  std::unique_lock lock(state_->mutex);
-  while (!job.is_done()) {
-    if (state_->running) {
-      state_->changed.wait(lock);
-    } else {
-      state_->taken = std::min(state_->taken + 1, kCalm);
-      run_front(*state_, lock);
+  if (!job.is_done()) {
+    require_owner();
+    std::unique_lock lock(state_->mutex);
+    while (!job.is_done()) {
+      if (state_->running) {
+        state_->changed.wait(lock);
+      } else {
+        state_->taken = std::min(state_->taken + 1, kCalm);
+        run_front(*state_, lock);
+      }
     }
   }
   if (job.error_) {
@@ -105,6 +117,7 @@ void WorkQueue::wait(Job& job) {
 }
 
 bool WorkQueue::wait_until(Job& job, Deadline deadline) {
+  require_owner();
   std::unique_lock lock(state_->mutex);
   state_->at_once = true;
   state_->wanted.notify_one();
@@ -118,6 +131,7 @@ bool WorkQueue::wait_until(Job& job, Deadline deadline) {
 }
 
 void WorkQueue::when_done(Job& job, std::function<void(std::exception_ptr)> tell) {
+  require_owner();
   std::unique_lock lock(state_->mutex);
   if (!job.is_done()) {
     job.tell_ = std::move(tell);

@@ -16,10 +16,12 @@
 #include <thread>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/fork_guard.h"
 
 namespace lockstep::shm {
 
-// Thread-safe.
+// Thread-safe. In a fork of the process that made it, what needs the queue throws UsageError: its
+// thread is not there, and its lock may be held for ever. Jobs that are done may be looked at.
 class WorkQueue {
  public:
   class Job {
@@ -55,6 +57,9 @@ class WorkQueue {
   };
   JobPointer start(std::function<void()> run, When when = When::kWhenWaitedFor);
 
+  // Throws UsageError in a fork.
+  void require_owner() const;
+
   // Runs jobs in this thread until this one is done; throws what it threw.
   void wait(Job& job);
   // Leaves the work to the queue's thread. False if the job is not done by the deadline.
@@ -71,7 +76,7 @@ class WorkQueue {
 
   std::shared_ptr<State> state_;
   std::thread thread_;
-  pid_t owner_;
+  ForkGuard fork_guard_;
 };
 
 }  // namespace lockstep::shm

@@ -1,6 +1,7 @@
 #include "lockstep/shm/mailbox.h"
 
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -226,6 +227,142 @@ TEST(Mailbox, ALateSenderIsNamedAndTheTeamStaysUsable) {
           ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1 (pid "), HasSubstr("timed out"))));
     }
     barrier(team, soon());
+  });
+}
+
+// Rank 0 gives up a receive before anything was sent, and receives again with the same arguments.
+void give_up_and_try_again(int source, std::uint64_t given_up_tag) {
+  on_threads(2, [&](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      Ints lost{-1};
+      const auto given_up = mailbox.post(into(lost, source, given_up_tag));
+      const auto now = Deadline::in(std::chrono::milliseconds(1));
+      EXPECT_THROW(mailbox.wait(*given_up, now), PeerError);
+      barrier(team, soon());
+      EXPECT_EQ(receive(mailbox, source, 0), Ints{7});
+      EXPECT_EQ(lost, Ints{-1});
+      EXPECT_TRUE(mailbox.is_done(*given_up));
+      EXPECT_THROW(mailbox.wait(*given_up, soon()), PeerError);
+    } else {
+      barrier(team, soon());
+      send(mailbox, 0, 0, {7});
+    }
+    barrier(team, soon());
+  });
+}
+
+TEST(Mailbox, AReceiveThatTimedOutLeavesTheMessageToTheNext) { give_up_and_try_again(1, 0); }
+TEST(Mailbox, AReceiveFromAnyoneThatTimedOutLeavesTheMessageToTheNext) {
+  give_up_and_try_again(kAnySource, 0);
+}
+TEST(Mailbox, AReceiveThatTimedOutDoesNotDisturbOtherTags) { give_up_and_try_again(1, 5); }
+
+TEST(Mailbox, AFromAnyoneThatTimedOutLeavesTheMessageToOneThatNamesTheSource) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 0) {
+      Ints lost(1);
+      const auto given_up = mailbox.post(into(lost, kAnySource, 0));
+      EXPECT_THROW(mailbox.wait(*given_up, Deadline::in(std::chrono::milliseconds(1))), PeerError);
+      barrier(team, soon());
+      EXPECT_EQ(receive(mailbox, 1, 0), Ints{7});
+    } else {
+      barrier(team, soon());
+      send(mailbox, 0, 0, {7});
+    }
+    barrier(team, soon());
+  });
+}
+
+// Looks and never waits; true if it ended by itself.
+bool poll_until_done(Mailbox& mailbox, const Receipt& receipt) {
+  const auto deadline = Deadline::in(std::chrono::seconds(20));
+  while (!mailbox.is_done(receipt) && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  return !deadline.passed();
+}
+
+class MailboxPolled : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Sources, MailboxPolled, ::testing::Values(1, kAnySource));
+
+TEST_P(MailboxPolled, AReceiveFromADeadSenderEndsWithAnErrorThatNamesIt) {
+  on_processes(2,
+               [](Team& team) {
+                 Mailbox mailbox(team);
+                 if (team.rank() == 1) {
+                   send(mailbox, 0, 0, {7});
+                   ::kill(::getpid(), SIGKILL);
+                 }
+                 Ints first(1);
+                 Ints second(1);
+                 const auto one = mailbox.post(into(first, GetParam(), 0));
+                 const auto two = mailbox.post(into(second, GetParam(), 0));
+                 ASSERT_TRUE(poll_until_done(mailbox, *two));
+                 EXPECT_TRUE(mailbox.is_done(*one));
+                 EXPECT_EQ(one->failure, nullptr);
+                 EXPECT_EQ(first, Ints{7});
+                 ASSERT_NE(two->failure, nullptr);
+                 EXPECT_THAT([&] { std::rethrow_exception(two->failure); },
+                             ThrowsMessage<PeerError>(HasSubstr("rank 1 (pid ")));
+               },
+               testing::small_options(), {1});
+}
+
+TEST(MailboxPolled, AReceiveOfABrokenGroupEnds) {
+  on_threads(2, [](Team& team) {
+    Mailbox mailbox(team);
+    Ints value(1);
+    const auto receipt = mailbox.post(into(value, 1 - team.rank(), 0));
+    EXPECT_FALSE(mailbox.is_done(*receipt));
+    barrier(team, soon());
+    if (team.rank() == 1) {
+      team.watch().break_up(Watch::Reason::kAborted, "no more");
+    }
+    ASSERT_TRUE(poll_until_done(mailbox, *receipt));
+    EXPECT_THAT([&] { std::rethrow_exception(receipt->failure); },
+                ThrowsMessage<PeerError>(HasSubstr("no more")));
+  });
+}
+
+// True if the call is refused because this process is a fork.
+bool is_refused(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return std::string(error.what()).find("fork") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(MailboxFork, TakesNothingOfItsParents) {
+  on_processes(2, [](Team& team) {
+    Mailbox mailbox(team);
+    if (team.rank() == 1) {
+      send(mailbox, 0, 0, {7});
+      barrier(team, soon());
+      EXPECT_EQ(receive(mailbox, 0, 1), Ints{8});
+      return;
+    }
+    Ints value(1);
+    const auto receipt = mailbox.post(into(value, 1, 0));
+    barrier(team, soon());
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const Ints word{9};
+      const bool refused = is_refused([&] { (void)mailbox.is_done(*receipt); }) &&
+                           is_refused([&] { mailbox.wait(*receipt, soon()); }) &&
+                           is_refused([&] { send(mailbox, 1, 1, word); }) &&
+                           is_refused([&] { (void)mailbox.post(into(value, 1, 0)); });
+      ::_exit(refused ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    mailbox.wait(*receipt, soon());
+    EXPECT_EQ(value, Ints{7});
+    send(mailbox, 1, 1, {8});
   });
 }
 

@@ -7,6 +7,7 @@
 #include <future>
 #include <stdexcept>
 
+#include "lockstep/base/error.h"
 #include "tests/shm/teams.h"
 
 namespace lockstep::shm {
@@ -143,6 +144,46 @@ TEST(WorkQueue, EndsInAForkThatHasNotItsThread) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+}
+
+// True if the queue refuses the call.
+bool is_refused_in_fork(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const UsageError&) {
+    return true;
+  }
+  return false;
+}
+
+TEST(WorkQueue, RefusesAForkAndNeverWaitsInIt) {
+  WorkQueue queue;
+  const auto done = queue.start([] {});
+  queue.wait(*done);
+  std::promise<void> go_on;
+  std::promise<void> running;
+  const auto job = queue.start(
+      [&] {
+        running.set_value();
+        go_on.get_future().wait();
+      },
+      WorkQueue::When::kAtOnce);
+  running.get_future().wait();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);
+    queue.wait(*done);  // Nothing is left to do there.
+    const bool refused = is_refused_in_fork([&] { queue.start([] {}); }) &&
+                         is_refused_in_fork([&] { queue.wait(*job); }) &&
+                         is_refused_in_fork([&] { queue.wait_until(*job, soon()); }) &&
+                         is_refused_in_fork([&] { queue.when_done(*job, [](auto) {}); });
+    ::_exit(refused ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  go_on.set_value();
+  queue.wait(*job);
 }
 
 }  // namespace
