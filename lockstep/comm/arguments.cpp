@@ -1,9 +1,8 @@
 #include "lockstep/comm/arguments.h"
 
-#include <ATen/MemoryOverlap.h>
-
 #include <numeric>
 
+#include "lockstep/comm/overlap.h"
 #include "lockstep/comm/shm_tensor.h"
 
 namespace lockstep::comm {
@@ -38,12 +37,55 @@ void require_as_many(const std::vector<at::Tensor>& outputs, const std::vector<a
   }
 }
 
-void require_separate_elements(const at::Tensor& tensor, const std::string& what) {
-  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
-    throw UsageError(what +
-                     ": several elements of the tensor lie in one place, as after expand(), " +
-                     "and cannot have results of their own; pass tensor.contiguous()");
+void Access::read(const at::Tensor& input, const at::Tensor& own) {
+  if (!coincide(input, own)) {
+    read(input);
   }
+}
+
+void Access::read(const std::vector<at::Tensor>& inputs, int rank, const at::Tensor& own) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    i == static_cast<std::size_t>(rank) ? read(inputs[i], own) : read(inputs[i]);
+  }
+}
+
+void Access::gather(const at::Tensor& output, const at::Tensor& input, int rank) {
+  writes.push_back(output);
+  const auto* own = static_cast<const std::byte*>(output.const_data_ptr()) +
+                    static_cast<std::size_t>(rank) * input.nbytes();
+  if (!output.is_contiguous() || !input.is_contiguous() || input.const_data_ptr() != own) {
+    read(input);
+  }
+}
+
+void require_no_overlap(const Access& access, const std::string& what) {
+  const auto& writes = access.writes;
+  for (std::size_t i = 0; i < writes.size(); ++i) {
+    if (overlaps_itself(writes[i])) {
+      throw UsageError(what +
+                       ": several elements of the tensor lie in one place, as after expand(), " +
+                       "and cannot have results of their own; pass a copy of it");
+    }
+    for (std::size_t k = 0; k < i; ++k) {
+      if (overlap(writes[i], writes[k])) {
+        throw UsageError(what + ": outputs " + std::to_string(k) + " and " + std::to_string(i) +
+                         " share memory and cannot both have results; pass tensors of their own");
+      }
+    }
+  }
+  for (const auto& read : access.reads) {
+    for (const auto& write : writes) {
+      if (overlap(read, write)) {
+        throw UsageError(what +
+                         ": an input shares memory with an output, which may be written before the "
+                         "input is read; pass a copy of the input");
+      }
+    }
+  }
+}
+
+void require_separate_elements(const at::Tensor& tensor, const std::string& what) {
+  require_no_overlap({.writes = {tensor}}, what);
 }
 
 std::vector<at::Tensor> parts_of(const at::Tensor& tensor, int ranks, const std::string& what) {

@@ -29,7 +29,25 @@ void require_rank(int64_t rank, int ranks, const char* role, const std::string& 
 void require_as_many(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
                      const std::string& what);
 
-// For a tensor that is written: not one that was expanded, whose elements lie in one place.
+// What a call writes and reads on this rank.
+struct Access {
+  std::vector<at::Tensor> writes;
+  std::vector<at::Tensor> reads;
+
+  void read(const at::Tensor& input) { reads.push_back(input); }
+  // An input that may be `own` itself: the output that gets the same elements.
+  void read(const at::Tensor& input, const at::Tensor& own);
+  // One input per rank, of which this rank's may be `own`, as in a reduce_scatter in place.
+  void read(const std::vector<at::Tensor>& inputs, int rank, const at::Tensor& own);
+  // An all_gather into one tensor, whose input may be this rank's part of it.
+  void gather(const at::Tensor& output, const at::Tensor& input, int rank);
+};
+
+// Every element that is written has a place of its own: no tensor that was expanded, no two outputs
+// that share memory, no input where an output is written. To be called before the group is told of
+// the call: a refused one costs it nothing. What is only read may be expanded.
+void require_no_overlap(const Access& access, const std::string& what);
+// The same for one tensor that is written.
 void require_separate_elements(const at::Tensor& tensor, const std::string& what);
 
 // One dense CPU tensor per rank, all of `like`'s dtype.

@@ -6,15 +6,19 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/arguments.h"
 #include "lockstep/comm/call.h"
 #include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep {
 
+using comm::Access;
 using comm::copy_back;
 using comm::divide_in_place;
 using comm::element_counts;
 using comm::flattened;
+using comm::require_no_overlap;
+using comm::require_separate_elements;
 using comm::same_shapes;
 using comm::unflatten;
 using comm::without_gaps;
@@ -76,6 +80,7 @@ Plan plan_reduction(const Group& group, const at::Tensor& tensor, ReduceOp op, I
 
 Work Group::all_reduce(const at::Tensor& tensor, const ReduceOptions& options) const {
   const Call call(*this, "all_reduce", tensor, options.timeout);
+  require_separate_elements(tensor, call.what);
   // Gloo averages floating-point tensors here, and nothing elsewhere.
   const bool averages = call.can_average() || tensor.is_floating_point() || tensor.is_complex();
   Plan plan =
@@ -92,17 +97,23 @@ Work Group::all_reduce(const at::Tensor& tensor, const ReduceOptions& options) c
 Work Group::broadcast(const at::Tensor& tensor, int root, const CollectiveOptions& options) const {
   const Call call(*this, "broadcast", tensor, options.timeout);
   call.require_rank(root, "root");
+  if (rank() != root) {
+    require_separate_elements(tensor, call.what);
+  }
   c10d::BroadcastOptions settings;
   settings.rootRank = root;
   settings.timeout = call.timeout;
   std::vector<at::Tensor> tensors{without_gaps(tensor)};
   return call.start([&] { return call.backend->broadcast(tensors, settings); },
-                    copy_back(tensors, {tensor}));
+                    rank() == root ? nullptr : copy_back(tensors, {tensor}));
 }
 
 Work Group::reduce(const at::Tensor& tensor, int root, const ReduceOptions& options) const {
   const Call call(*this, "reduce", tensor, options.timeout);
   call.require_rank(root, "root");
+  if (rank() == root) {
+    require_separate_elements(tensor, call.what);
+  }
   Plan plan =
       plan_reduction(*this, tensor, options.op,
                      {.divide = options.op == ReduceOp::kAvg && !call.can_average(),
@@ -112,7 +123,8 @@ Work Group::reduce(const at::Tensor& tensor, int root, const ReduceOptions& opti
   settings.rootRank = root;
   settings.timeout = call.timeout;
   std::vector<at::Tensor> tensors{plan.buffer};
-  return call.start([&] { return call.backend->reduce(tensors, settings); }, plan.finish);
+  return call.start([&] { return call.backend->reduce(tensors, settings); },
+                    rank() == root ? plan.finish : nullptr);
 }
 
 Work Group::all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor& input,
@@ -122,6 +134,9 @@ Work Group::all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor&
   if (outputs[static_cast<std::size_t>(rank())].sizes() != input.sizes()) {
     call.reject("the input and outputs[rank] differ in shape, expected the same");
   }
+  Access access{.writes = outputs};
+  access.read(input, outputs[static_cast<std::size_t>(rank())]);
+  require_no_overlap(access, call.what);
   c10d::AllgatherOptions settings;
   settings.timeout = call.timeout;
   std::vector<std::vector<at::Tensor>> lists{without_gaps(outputs)};
@@ -153,6 +168,9 @@ Work Group::gather(const std::vector<at::Tensor>& outputs, const at::Tensor& inp
   std::vector<std::vector<at::Tensor>> lists;
   if (rank() == root) {
     call.require_one_per_rank(outputs, "outputs", input);
+    Access access{.writes = outputs};
+    access.read(input, outputs[static_cast<std::size_t>(rank())]);
+    require_no_overlap(access, call.what);
     lists.push_back(without_gaps(outputs));
   } else if (!outputs.empty()) {
     call.reject("there are outputs, but only the root (rank " + std::to_string(root) +
@@ -171,13 +189,16 @@ Work Group::scatter(const at::Tensor& output, const std::vector<at::Tensor>& inp
   const Call call(*this, "scatter", output, options.timeout);
   call.require_rank(root, "root");
   std::vector<std::vector<at::Tensor>> lists;
+  Access access{.writes = {output}};
   if (rank() == root) {
     call.require_one_per_rank(inputs, "inputs", output);
+    access.read(inputs, rank(), output);
     lists.push_back(without_gaps(inputs));
   } else if (!inputs.empty()) {
     call.reject("there are inputs, but only the root (rank " + std::to_string(root) +
                 ") gives any");
   }
+  require_no_overlap(access, call.what);
   c10d::ScatterOptions settings;
   settings.rootRank = root;
   settings.timeout = call.timeout;
@@ -193,6 +214,9 @@ Work Group::reduce_scatter(const at::Tensor& output, const std::vector<at::Tenso
   if (inputs[static_cast<std::size_t>(rank())].sizes() != output.sizes()) {
     call.reject("the output and inputs[rank] differ in shape, expected the same");
   }
+  Access access{.writes = {output}};
+  access.read(inputs, rank(), output);
+  require_no_overlap(access, call.what);
   if (call.lacks_nothing() || (call.can_average() && same_shapes(inputs, output))) {
     c10d::ReduceScatterOptions settings;
     settings.reduceOp = to_c10d(options.op);
@@ -224,6 +248,7 @@ Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
   const Call call(*this, "all_to_all", inputs.empty() ? at::Tensor() : inputs[0], options.timeout);
   call.require_one_per_rank(inputs, "inputs", inputs[0]);
   call.require_one_per_rank(outputs, "outputs", inputs[0]);
+  require_no_overlap({.writes = outputs, .reads = inputs}, call.what);
   c10d::AllToAllOptions settings;
   settings.timeout = call.timeout;
   if (call.lacks_nothing()) {
@@ -264,6 +289,7 @@ Work Group::recv(const at::Tensor& tensor, int source, const PointToPointOptions
   if (source == rank()) {
     call.reject("the source is this rank itself, expected another");
   }
+  require_separate_elements(tensor, call.what);
   std::vector<at::Tensor> tensors{without_gaps(tensor)};
   Work work = call.start([&] { return call.backend->recv(tensors, source, options.tag); },
                          copy_back(tensors, {tensor}));

@@ -136,6 +136,7 @@ MpiBackend::WorkPointer MpiBackend::receive(c10d::OpType type, const at::Tensor&
                                             int tag) {
   const std::string name = what("recv");
   require_dense_cpu(tensor, name);
+  require_separate_elements(tensor, name);
   require_tag(tag, name);
   const at::Tensor buffer = travelling(tensor, tensor.scalar_type());
   const int count = mpi_count(buffer.numel(), name);

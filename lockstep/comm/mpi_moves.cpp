@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/arguments.h"
 #include "lockstep/comm/mpi_backend.h"
+#include "lockstep/comm/overlap.h"
 #include "lockstep/comm/shm_tensor.h"
 #include "lockstep/comm/tensor_lists.h"
 
@@ -51,6 +52,9 @@ MpiBackend::WorkPointer MpiBackend::broadcast(Tensors& tensors,
   const auto buffer = travelling(tensor, tensor.scalar_type());
   const int count = mpi_count(buffer.numel(), call.what);
   const int root = static_cast<int>(options.rootRank);
+  if (root != getRank()) {
+    require_separate_elements(tensor, call.what);
+  }
   call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
     return mpi.ibcast(buffer.data_ptr(), count, mpi_unit(mpi, buffer), root, comm, request);
   });
@@ -104,9 +108,14 @@ MpiBackend::WorkPointer MpiBackend::allgather_into_tensor_coalesced(
   const at::NoGradGuard no_grad;
   MpiCall call{.what = name};
   Tensors results;
+  Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
-    const auto given = travelling(inputs[i], inputs[i].scalar_type());
+    access.gather(outputs[i], inputs[i], getRank());
+    // MPI has buffers of its own kind for what is in place; a copy serves it too.
+    const auto given = overlap(inputs[i], outputs[i])
+                           ? inputs[i].clone(at::MemoryFormat::Contiguous)
+                           : travelling(inputs[i], inputs[i].scalar_type());
     const auto result = travelling(outputs[i], outputs[i].scalar_type());
     const auto parts = parts_of(result, getSize(), name);
     require_one_per_rank(parts, getSize(), given, name);
@@ -119,6 +128,7 @@ MpiBackend::WorkPointer MpiBackend::allgather_into_tensor_coalesced(
     });
     results.push_back(result);
   }
+  require_no_overlap(access, name);
   if (const auto back = copy_back(results, outputs)) {
     call.finish = [back](const MPI_Status&) { back(); };
   }
@@ -130,10 +140,13 @@ MpiBackend::WorkPointer MpiBackend::gather_lists(Start begin, const TensorLists&
   const at::NoGradGuard no_grad;
   MpiCall call{.what = what("all_gather")};
   std::vector<std::function<void()>> finishes;
+  Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], call.what);
     require_one_per_rank(outputs[i], getSize(), inputs[i], call.what);
     require_same_size(inputs[i], outputs[i][static_cast<std::size_t>(getRank())], call.what);
+    access.writes.insert(access.writes.end(), outputs[i].begin(), outputs[i].end());
+    access.read(inputs[i], outputs[i][static_cast<std::size_t>(getRank())]);
     const auto given = travelling(inputs[i], inputs[i].scalar_type());
     const auto taken = room_for(outputs[i], given, call.what);
     const int count = mpi_count(given.numel(), call.what);
@@ -145,6 +158,7 @@ MpiBackend::WorkPointer MpiBackend::gather_lists(Start begin, const TensorLists&
     });
     finishes.push_back([flat = taken.flat, list = outputs[i]] { unflatten(flat, list); });
   }
+  require_no_overlap(access, call.what);
   call.finish = [finishes](const MPI_Status&) {
     for (const auto& finish : finishes) {
       finish();
@@ -166,6 +180,9 @@ MpiBackend::WorkPointer MpiBackend::gather(TensorLists& outputs, Tensors& inputs
   if (root == getRank()) {
     results = only(outputs, call.what);
     require_one_per_rank(results, getSize(), input, call.what);
+    Access access{.writes = results};
+    access.read(input, results[static_cast<std::size_t>(getRank())]);
+    require_no_overlap(access, call.what);
     taken = room_for(results, input, call.what);
     call.finish = [flat = taken.flat, results](const MPI_Status&) { unflatten(flat, results); };
   } else if (!outputs.empty()) {
@@ -191,13 +208,16 @@ MpiBackend::WorkPointer MpiBackend::scatter(Tensors& outputs, TensorLists& input
   require_rank(options.rootRank, getSize(), "root", call.what);
   const int root = static_cast<int>(options.rootRank);
   Parts given;
+  Access access{.writes = {output}};
   if (root == getRank()) {
     const Tensors& parts = only(inputs, call.what);
     require_one_per_rank(parts, getSize(), output, call.what);
+    access.read(parts, getRank(), output);
     given = packed_parts(parts, call.what);
   } else if (!inputs.empty()) {
     throw UsageError(call.what + ": there are inputs, but only the root gives any");
   }
+  require_no_overlap(access, call.what);
   const auto taken = travelling(output, output.scalar_type());
   const int count = mpi_count(taken.numel(), call.what);
   call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
@@ -233,6 +253,7 @@ MpiBackend::WorkPointer MpiBackend::alltoall(Tensors& outputs, Tensors& inputs,
   }
   require_one_per_rank(inputs, getSize(), inputs[0], call.what);
   require_one_per_rank(outputs, getSize(), inputs[0], call.what);
+  require_no_overlap({.writes = outputs, .reads = inputs}, call.what);
   const auto given = packed_parts(inputs, call.what);
   const auto taken = room_for(outputs, given.flat, call.what);
   call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {

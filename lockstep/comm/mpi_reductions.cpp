@@ -66,6 +66,9 @@ MpiBackend::WorkPointer MpiBackend::allreduce_coalesced(
   std::vector<Finish> finishes;
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, call.what);
+  }
+  require_no_overlap({.writes = tensors}, call.what);
+  for (const auto& tensor : tensors) {
     const auto how = mpi_reduction(process_.mpi(), options.reduceOp, tensor, call.what);
     const auto buffer = travelling(tensor, how.travels_as);
     const int count = mpi_count(buffer.numel(), call.what);
@@ -92,6 +95,9 @@ MpiBackend::WorkPointer MpiBackend::reduce(Tensors& tensors, const c10d::ReduceO
   const int count = mpi_count(buffer.numel(), call.what);
   const int root = static_cast<int>(options.rootRank);
   const bool is_root = root == getRank();
+  if (is_root) {
+    require_separate_elements(tensor, call.what);
+  }
   call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
     const void* given = is_root ? MPI_IN_PLACE : buffer.data_ptr();
     void* result = is_root ? buffer.data_ptr() : nullptr;
@@ -112,9 +118,11 @@ MpiBackend::WorkPointer MpiBackend::reduce_scatter(Tensors& outputs, TensorLists
                      std::to_string(inputs.size()) + " lists of inputs");
   }
   std::vector<Finish> finishes;
+  Access access{.writes = outputs};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     require_dense_cpu(outputs[i], call.what);
     require_one_per_rank(inputs[i], getSize(), outputs[i], call.what);
+    access.read(inputs[i], getRank(), outputs[i]);
     require_size(outputs[i], inputs[i][static_cast<std::size_t>(getRank())].numel(), call.what);
     const auto how = mpi_reduction(process_.mpi(), options.reduceOp, outputs[i], call.what);
     const auto given = travelling(flattened(inputs[i]), how.travels_as);
@@ -126,6 +134,7 @@ MpiBackend::WorkPointer MpiBackend::reduce_scatter(Tensors& outputs, TensorLists
     });
     finishes.push_back(put_in_place(result, outputs[i], how));
   }
+  require_no_overlap(access, call.what);
   call.finish = all_of(std::move(finishes));
   return start({c10d::OpType::REDUCE_SCATTER, options.timeout, outputs}, std::move(call));
 }

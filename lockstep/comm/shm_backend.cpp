@@ -142,9 +142,9 @@ ShmBackend::WorkPointer ShmBackend::allreduce_coalesced(
   std::vector<shm::Fold> folds;
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, name);
-    require_separate_elements(tensor, name);
     folds.push_back(shm_fold(options.reduceOp, tensor, name));
   }
+  require_no_overlap({.writes = tensors}, name);
   return start({tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
                 options.timeout, tensors, tensors},
                [tensors, folds](shm::Team& team, Deadline deadline) {
@@ -176,6 +176,9 @@ ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceO
   const at::Tensor tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
+  if (options.rootRank == getRank()) {
+    require_separate_elements(tensor, name);
+  }
   const auto fold = shm_fold(options.reduceOp, tensor, name);
   return start({c10d::OpType::REDUCE, options.timeout, {tensor}, tensors},
                [tensor, fold, root = static_cast<int>(options.rootRank)](shm::Team& team,
@@ -196,6 +199,7 @@ ShmBackend::WorkPointer ShmBackend::reduce_scatter(Tensors& outputs, TensorLists
                      std::to_string(inputs.size()) + " lists of inputs");
   }
   std::vector<shm::Fold> folds;
+  Access access{.writes = outputs};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     require_dense_cpu(outputs[i], name);
     require_one_per_rank(inputs[i], getSize(), outputs[i], name);
@@ -206,7 +210,9 @@ ShmBackend::WorkPointer ShmBackend::reduce_scatter(Tensors& outputs, TensorLists
                        " as in the input for this rank");
     }
     folds.push_back(shm_fold(options.reduceOp, outputs[i], name));
+    access.read(inputs[i], getRank(), outputs[i]);
   }
+  require_no_overlap(access, name);
   const auto shown = inputs.empty() ? std::span<const at::Tensor>() : std::span(inputs[0]);
   return start({c10d::OpType::REDUCE_SCATTER, options.timeout, outputs, shown},
                [outputs, inputs, folds](shm::Team& team, Deadline deadline) {
@@ -257,6 +263,7 @@ ShmBackend::WorkPointer ShmBackend::recv(Tensors& tensors, int source, int tag) 
   const std::string name = what("recv");
   const at::Tensor& tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
+  require_separate_elements(tensor, name);
   require_rank(source, getSize(), "source", name);
   group_->team->watch().throw_if_broken();
   return c10::make_intrusive<ShmReceive>(group_, tensor, source, tag, timeout_.load());
@@ -266,6 +273,8 @@ ShmBackend::WorkPointer ShmBackend::recvAnysource(Tensors& tensors, int tag) {
   const std::string name = what("recv");
   const at::Tensor& tensor = only(tensors, name);
   require_dense_cpu(tensor, name);
+  require_separate_elements(tensor, name);
+  group_->team->watch().throw_if_broken();
   return c10::make_intrusive<ShmReceive>(group_, tensor, shm::kAnySource, tag, timeout_.load());
 }
 

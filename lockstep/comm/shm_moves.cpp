@@ -12,6 +12,9 @@ ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
   require_dense_cpu(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
   const bool gives = options.rootRank == getRank();
+  if (!gives) {
+    require_separate_elements(tensor, name);
+  }
   return start({c10d::OpType::BROADCAST, options.timeout, {tensor}, tensors},
                [tensor, gives, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                           Deadline deadline) {
@@ -57,10 +60,14 @@ ShmBackend::WorkPointer ShmBackend::allgather_coalesced(TensorLists& outputs, Te
 ShmBackend::WorkPointer ShmBackend::gather_lists(Start begin, const TensorLists& outputs,
                                                  const Tensors& inputs) {
   const std::string name = what("allgather");
+  Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
     require_one_per_rank(outputs[i], getSize(), inputs[i], name);
+    access.writes.insert(access.writes.end(), outputs[i].begin(), outputs[i].end());
+    access.read(inputs[i], outputs[i][static_cast<std::size_t>(getRank())]);
   }
+  require_no_overlap(access, name);
   return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const auto results = packed(outputs[i], Packed::Use::kWrite);
@@ -82,6 +89,7 @@ ShmBackend::WorkPointer ShmBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const std::string name = what("allgather_into_tensor");
   require_as_many(outputs, inputs, name);
+  Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
     require_dense_cpu(outputs[i], name);
@@ -92,7 +100,9 @@ ShmBackend::WorkPointer ShmBackend::allgather_into_tensor_coalesced(
                        std::to_string(inputs[i].numel() * getSize()) + " of " +
                        c10::toString(inputs[i].scalar_type()));
     }
+    access.gather(outputs[i], inputs[i], getRank());
   }
+  require_no_overlap(access, name);
   return start(
       {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs, inputs},
       [outputs, inputs](shm::Team& team, Deadline deadline) {
@@ -120,6 +130,9 @@ ShmBackend::WorkPointer ShmBackend::gather(TensorLists& outputs, Tensors& inputs
   if (options.rootRank == getRank()) {
     results = only(outputs, name);
     require_one_per_rank(results, getSize(), input, name);
+    Access access{.writes = results};
+    access.read(input, results[static_cast<std::size_t>(getRank())]);
+    require_no_overlap(access, name);
   } else if (!outputs.empty()) {
     throw UsageError(name + ": there are outputs, but only the root gives any");
   }
@@ -140,12 +153,15 @@ ShmBackend::WorkPointer ShmBackend::scatter(Tensors& outputs, TensorLists& input
   require_dense_cpu(output, name);
   require_rank(options.rootRank, getSize(), "root", name);
   Tensors parts;
+  Access access{.writes = {output}};
   if (options.rootRank == getRank()) {
     parts = only(inputs, name);
     require_one_per_rank(parts, getSize(), output, name);
+    access.read(parts, getRank(), output);
   } else if (!inputs.empty()) {
     throw UsageError(name + ": there are inputs, but only the root gives any");
   }
+  require_no_overlap(access, name);
   return start({c10d::OpType::SCATTER, options.timeout, {output}, parts},
                [output, parts, root = static_cast<int>(options.rootRank)](shm::Team& team,
                                                                           Deadline deadline) {
@@ -182,6 +198,7 @@ ShmBackend::WorkPointer ShmBackend::exchange(Start begin, const Tensors& outputs
   }
   require_one_per_rank(inputs, getSize(), inputs[0], name);
   require_one_per_rank(outputs, getSize(), inputs[0], name);
+  require_no_overlap({.writes = outputs, .reads = inputs}, name);
   return start(std::move(begin), [outputs, inputs](shm::Team& team, Deadline deadline) {
     const auto results = packed(outputs, Packed::Use::kWrite);
     const auto given = packed(inputs, Packed::Use::kRead);

@@ -37,6 +37,48 @@ TEST(Arguments, AnExpandedTensorIsNotWritten) {
               ThrowsMessage<UsageError>(HasSubstr("call: several elements")));
 }
 
+TEST(Arguments, OutputsThatShareMemoryAreNotWritten) {
+  const auto matrix = at::zeros({4, 4});
+  EXPECT_NO_THROW(require_no_overlap({.writes = matrix.unbind(1)}, "call"));
+  EXPECT_THAT([&] { require_no_overlap({.writes = {matrix[0], matrix[1], matrix[1]}}, "call"); },
+              ThrowsMessage<UsageError>(HasSubstr("call: outputs 1 and 2 share memory")));
+}
+
+TEST(Arguments, AnInputMayShareMemoryWithNoOutput) {
+  const auto matrix = at::zeros({4, 4});
+  EXPECT_NO_THROW(
+      require_no_overlap({.writes = {matrix[0]}, .reads = {matrix[1], matrix[1]}}, "call"));
+  EXPECT_NO_THROW(require_no_overlap(
+      {.writes = {matrix[0]}, .reads = {at::zeros({1}).expand({4})}}, "call"));
+  EXPECT_THAT([&] { require_no_overlap({.writes = {matrix[0]}, .reads = {matrix}}, "call"); },
+              ThrowsMessage<UsageError>(HasSubstr("call: an input shares memory")));
+}
+
+TEST(Arguments, OnlyThisRanksInputMayBeItsOutput) {
+  const auto matrix = at::zeros({2, 4});
+  const auto check = [&](const at::Tensor& output, int rank) {
+    Access access{.writes = {output}};
+    access.read(matrix.unbind(), rank, output);
+    require_no_overlap(access, "call");
+  };
+  EXPECT_NO_THROW(check(matrix[1], 1));
+  EXPECT_THROW(check(matrix[0], 1), UsageError);
+  EXPECT_THROW(check(matrix[1].narrow(0, 0, 2), 1), UsageError);
+}
+
+TEST(Arguments, AGatheredInputMayBeItsPartOfTheOutput) {
+  const auto matrix = at::zeros({2, 4});
+  const auto check = [&](const at::Tensor& input) {
+    Access access;
+    access.gather(matrix, input, 1);
+    require_no_overlap(access, "call");
+  };
+  EXPECT_NO_THROW(check(matrix[1]));
+  EXPECT_NO_THROW(check(at::zeros({4})));
+  EXPECT_THROW(check(matrix[0]), UsageError);
+  EXPECT_THROW(check(matrix.view({8}).narrow(0, 3, 4)), UsageError);
+}
+
 TEST(Arguments, AListNeedsOneTensorPerRankOfOneDtype) {
   const auto ints = at::zeros({1}, at::kLong);
   const auto floats = at::zeros({1});

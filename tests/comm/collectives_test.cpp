@@ -184,6 +184,81 @@ TEST_P(Collectives, AllToAllExchangesUnequalPieces) {
   });
 }
 
+// Rank 0's call cannot work and is refused there alone; the others wait for the right one.
+TEST_P(Collectives, ARefusedOutputCostsTheGroupNothing) {
+  on_ranks(2, [](Group& world) {
+    const int me = world.rank();
+    const auto refused = [&](const std::function<Work()>& call) {
+      if (me == 0) {
+        EXPECT_THROW((void)call(), UsageError);
+      }
+    };
+    const auto one_place = ints(0, 1).expand({3});
+    const auto shared = ints(0);
+    const auto good = [] { return ints(0); };
+    const std::vector<at::Tensor> given{ints(me + 1), ints(me + 3)};
+    const auto expect = [&](const at::Tensor& tensor, std::int64_t value) {
+      EXPECT_TRUE(tensor.equal(ints(value))) << "rank " << me << ": " << tensor;
+    };
+
+    refused([&] { return world.all_reduce(one_place); });
+    auto sum = ints(me + 1);
+    world.all_reduce(sum).wait();
+    expect(sum, 3);
+
+    refused([&] { return world.broadcast(one_place, 1); });
+    auto sent = me == 1 ? ints(5, 1).expand({3}) : good();  // The root only reads.
+    world.broadcast(sent, 1).wait();
+    expect(sent, 5);
+
+    refused([&] { return world.reduce(one_place, 0); });
+    auto reduced = me == 1 ? ints(5, 1).expand({3}) : ints(1);
+    world.reduce(reduced, 0).wait();
+    expect(reduced, me == 0 ? 6 : 5);
+
+    std::vector<at::Tensor> outputs{good(), good()};
+    refused([&] { return world.all_gather({shared, shared}, given[0]); });
+    refused([&] { return world.all_gather({good(), one_place}, given[0]); });
+    world.all_gather(outputs, ints(me + 1, 1).expand({3})).wait();
+    expect(outputs[1], 2);
+
+    refused([&] { return world.gather({shared, shared}, given[0], 0); });
+    world.gather(me == 0 ? outputs : std::vector<at::Tensor>(), given[0], 0).wait();
+    expect(outputs[0], 1);
+
+    auto part = good();
+    refused([&] { return world.scatter(one_place, {}, 1); });
+    world.scatter(part, me == 1 ? given : std::vector<at::Tensor>(), 1).wait();
+    expect(part, me == 0 ? 2 : 4);
+
+    refused([&] { return world.reduce_scatter(one_place, given); });
+    world.reduce_scatter(part, given).wait();
+    expect(part, me == 0 ? 3 : 7);
+
+    refused([&] { return world.all_to_all({shared, shared}, given); });
+    refused([&] { return world.all_to_all(given, given); });
+    world.all_to_all(outputs, given).wait();
+    expect(outputs[1], me == 0 ? 2 : 4);
+
+    refused([&] { return world.recv(one_place, 1); });
+    if (me == 0) {
+      world.recv(part, 1).wait();
+      expect(part, 2);
+    } else {
+      world.send(given[0], 0).wait();
+    }
+  });
+}
+
+TEST_P(Collectives, ColumnsOfAMatrixAreOutputsOfTheirOwn) {
+  on_ranks(2, [](Group& world) {
+    const auto matrix = at::zeros({3, 2}, at::kLong);
+    world.all_gather(matrix.unbind(1), ints(world.rank() + 1)).wait();
+    EXPECT_TRUE(matrix.select(1, 0).equal(ints(1)));
+    EXPECT_TRUE(matrix.select(1, 1).equal(ints(2)));
+  });
+}
+
 TEST_P(Collectives, SendAndRecvMatchByTag) {
   on_ranks(2, [](Group& world) {
     auto first = ints(world.rank() == 0 ? 1 : 0);

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -79,8 +80,12 @@ TEST(QueuedWork, AWaitThatIsTooShortLeavesTheWorkRunning) {
 
 TEST(QueuedWork, WhatFailsOnOneRankAloneBreaksTheGroupOnAll) {
   on_ranks(2, [](Group& world) {
-    // Rank 0 has one value that looks like four: nothing can be written there.
-    Tensors tensors{world.rank() == 0 ? at::zeros({1}).expand({4}) : at::zeros({4})};
+    // An inference tensor with gaps: rank 0 receives it elsewhere, and may not copy it there.
+    Tensors tensors{at::zeros({4})};
+    if (world.rank() == 0) {
+      const c10::InferenceMode inference;
+      tensors = {at::zeros({4, 2}).select(1, 0)};
+    }
     c10d::BroadcastOptions options;
     options.rootRank = 1;
     const auto work = world.backend()->broadcast(tensors, options);

@@ -110,6 +110,42 @@ TEST(ShmBackend, HasEveryFormOfReduceScatter) {
   });
 }
 
+// Large enough for several chunks.
+TEST(ShmBackend, AReduceScatterMayBeInPlace) {
+  on_ranks(3, [](Group& world) {
+    constexpr std::int64_t kCount = 200000;
+    auto input = (at::arange(3 * kCount, at::kFloat) + static_cast<double>(world.rank()))
+                     .reshape({3, kCount});
+    const auto expected = input[world.rank()] * 3 + (3.0 - 3.0 * world.rank());
+    auto output = input[world.rank()];
+    world.backend()->_reduce_scatter_base(output, input, {})->wait();
+    EXPECT_TRUE(output.equal(expected));
+  });
+}
+
+TEST(ShmBackend, RefusesOutputsThatShareMemoryBeforeTheyCostTheGroup) {
+  on_ranks(2, [](Group& world) {
+    const auto backend = world.backend();
+    auto input = at::full({4}, 1.0F);
+    auto output = at::zeros({2});
+    if (world.rank() == 0) {
+      Tensors twice{output, output};
+      Tensors inputs{input, input};
+      auto one_place = at::zeros({1}).expand({2});
+      auto other = input.narrow(0, 2, 2);  // What rank 1 is to get.
+      Tensors received{one_place};
+      EXPECT_THROW(backend->allreduce_coalesced(twice, {}), UsageError);
+      EXPECT_THROW(backend->reduce_scatter_tensor_coalesced(twice, inputs, {}), UsageError);
+      EXPECT_THROW(backend->_reduce_scatter_base(one_place, input, {}), UsageError);
+      EXPECT_THROW(backend->_reduce_scatter_base(other, input, {}), UsageError);
+      EXPECT_THROW(backend->recv(received, 1, 0), UsageError);
+      EXPECT_THROW(backend->recvAnysource(received, 0), UsageError);
+    }
+    backend->_reduce_scatter_base(output, input, {})->wait();
+    EXPECT_EQ(output[1].item<float>(), 2);
+  });
+}
+
 TEST(ShmBackend, CoalescesReductionsOfSeveralDtypes) {
   on_ranks(2, [](Group& world) {
     Tensors tensors{at::full({3}, 1.0F), at::full({2}, 2, at::kLong)};

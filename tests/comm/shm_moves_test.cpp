@@ -33,6 +33,42 @@ TEST(ShmMoves, HasEveryFormOfAllGather) {
   });
 }
 
+// Large enough for several chunks.
+TEST(ShmMoves, AnAllGatherMayBeInPlace) {
+  on_ranks(3, [](Group& world) {
+    constexpr std::int64_t kCount = 200000;
+    auto output = at::full({3, kCount}, -1.0F);
+    auto input = output[world.rank()];
+    input.copy_(at::arange(kCount, at::kFloat) + static_cast<double>(world.rank()));
+    world.backend()->_allgather_base(output, input, {})->wait();
+    for (int rank = 0; rank < 3; ++rank) {
+      EXPECT_TRUE(output[rank].equal(at::arange(kCount, at::kFloat) + static_cast<double>(rank)));
+    }
+  });
+}
+
+TEST(ShmMoves, RefusesTensorsThatShareMemoryBeforeTheyCostTheGroup) {
+  on_ranks(2, [](Group& world) {
+    const auto backend = world.backend();
+    auto one_place = at::zeros({1}).expand({4});
+    auto input = at::full({2}, world.rank() + 1.0F);
+    auto output = at::zeros({4});
+    auto inside = output.narrow(0, 1, 2);
+    std::vector<std::int64_t> none;
+    if (world.rank() == 0) {
+      Tensors same{output, output};
+      Tensors inputs{input, input};
+      EXPECT_THROW(backend->_allgather_base(one_place, input, {}), UsageError);
+      EXPECT_THROW(backend->_allgather_base(output, inside, {}), UsageError);
+      EXPECT_THROW(backend->allgather_into_tensor_coalesced(same, inputs, {}), UsageError);
+      EXPECT_THROW(backend->alltoall_base(output, output, none, none, {}), UsageError);
+      EXPECT_THROW(backend->alltoall_base(one_place, output, none, none, {}), UsageError);
+    }
+    backend->_allgather_base(output, input, {})->wait();
+    EXPECT_EQ(output[2].item<float>(), 2);
+  });
+}
+
 // Three ranks and two inputs: a list per rank is no list per input.
 TEST(ShmMoves, GathersListsAsGlooDoes) {
   on_ranks(3, [](Group& world) {
