@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <thread>
 
 #include "lockstep/base/deadline.h"
@@ -29,6 +30,11 @@ c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& prefix,
 }
 
 const Group::State& open(const std::shared_ptr<Group::State>& state) {
+  if (!state->fork_guard.in_owner()) {
+    throw UsageError("the group of " + state->who() +
+                     " belongs to the process that formed it, and this one is a fork of it; form a "
+                     "group after fork(), or leave it to the parent");
+  }
   if (state->closed) {
     throw UsageError("the group of " + state->who() + " was destroyed; make a new one");
   }
@@ -49,7 +55,21 @@ Group::State::State(std::shared_ptr<const comm::Job> the_job, std::string the_na
   store = with_prefix("lockstep", with_prefix(name + "/", job->store));
 }
 
-Group::State::~State() { close(); }
+Group::State::~State() {
+  close();
+  if (!fork_guard.in_owner()) {
+    // Gloo, NCCL and the store would join threads that are not here and speak on their parent's
+    // connections, so a fork keeps them until it ends.
+    struct Kept {
+      std::shared_ptr<const comm::Job> job;
+      c10::intrusive_ptr<c10d::Store> store;
+      std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
+      c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+    };
+    new (std::nothrow)
+        Kept{std::move(job), std::move(store), std::move(backends), std::move(process_group)};
+  }
+}
 
 std::string Group::State::who() const {
   const std::string text = "rank " + std::to_string(rank) + " of " + std::to_string(size);
@@ -117,7 +137,7 @@ void Group::State::connect(Deadline deadline) {
 }
 
 void Group::State::close() {
-  if (std::exchange(closed, true) || rank < 0) {
+  if (std::exchange(closed, true) || rank < 0 || !fork_guard.in_owner()) {
     return;
   }
   const bool unwinding = std::uncaught_exceptions() > 0;

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/discover.h"
 #include "lockstep/comm/group.h"
@@ -39,7 +40,7 @@ struct Group::State {
 
   // Connects this rank to the others before the deadline; throws what the backends throw.
   void connect(Deadline deadline);
-  void close();
+  void close();  // Does nothing in a fork.
   // Where the store lives in one of the ranks, that rank leaves last, so that none loses it:
   // it waits, for some seconds, until `company` ranks are on their way out.
   void leave(int company);
@@ -62,6 +63,7 @@ struct Group::State {
   std::map<std::string, int> names;  // By kind: how many were given away.
   std::atomic<std::uint64_t> collectives{0};
   std::atomic<std::uint64_t> barriers{0};
+  ForkGuard fork_guard;
   bool closed = false;
   bool left = false;
   // Whether the rank that hosts the store waits for goodbyes; a Python one does not, and is gone
