@@ -26,6 +26,8 @@ MAY_INCLUDE = {
     "cli": {"train", "parallel", "comm", "shm", "data", "models", "log", "launch", "base"},
 }
 TORCH_FREE = {"base", "shm", "log", "launch"}
+# Folders of other layers that are torch-free too: parsers of files, which are fuzzed.
+TORCH_FREE_FOLDERS = {"data/decode", "data/readers"}
 UMBRELLA = "lockstep/lockstep.h"
 
 # Sources without a test file of their own, and why.
@@ -50,13 +52,24 @@ def includes(file: Path) -> Iterator[Include]:
             yield Include(number, match.group(1) == '"', match.group(2))
 
 
-def fault_of(include: Include, layer: str, folder: Path) -> str | None:
-    """Why a file of this layer and folder may not have this include; None if it may."""
+def torch_free_part(path: str) -> str | None:
+    """'layer 'base'' or 'folder 'data/readers'' if this path below lockstep/ is in such a part."""
+    layer, *rest = path.split("/")
+    if layer in TORCH_FREE:
+        return f"layer '{layer}'"
+    folder = f"{layer}/{rest[0]}" if rest else ""
+    return f"folder '{folder}'" if folder in TORCH_FREE_FOLDERS else None
+
+
+def fault_of(include: Include, name: str, folder: Path) -> str | None:
+    """Why the file of this name, below lockstep/, may not have this include; None if it may."""
     target = include.target
+    layer = name.split("/")[0]
+    torch_free = torch_free_part(name)
     if target == "torch/torch.h":
         return f"only {UMBRELLA} includes it (28 s to compile); include the narrow headers"
-    if layer in TORCH_FREE and TORCH_HEADER.match(target):
-        return f"the layer '{layer}' is built without torch"
+    if torch_free and TORCH_HEADER.match(target):
+        return f"the {torch_free} is built without torch"
     if target == UMBRELLA:
         return "it is for users; include the headers that are needed"
     if include.quoted and (folder / target).exists():
@@ -69,6 +82,8 @@ def fault_of(include: Include, layer: str, folder: Path) -> str | None:
     if other != layer and other not in MAY_INCLUDE[layer]:
         below = ", ".join(sorted(MAY_INCLUDE[layer])) or "no other layer"
         return f"'{layer}' may include {below}"
+    if torch_free and not torch_free_part(target.removeprefix("lockstep/")):
+        return f"the {torch_free} is built without torch, and that header is not"
     return None
 
 
@@ -76,12 +91,13 @@ def check_includes(root: Path, file: Path) -> Iterator[str]:
     name = file.relative_to(root).as_posix()
     if name == UMBRELLA:
         return
-    layer = name.split("/")[1]
+    inside = name.removeprefix("lockstep/")
+    layer = inside.split("/")[0]
     if layer not in MAY_INCLUDE:
         yield f"{name}: there is no layer '{layer}'"
         return
     for include in includes(file):
-        if fault := fault_of(include, layer, file.parent):
+        if fault := fault_of(include, inside, file.parent):
             yield f"{name}:{include.line}: includes {include.target}: {fault}"
 
 

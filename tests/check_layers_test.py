@@ -59,6 +59,24 @@ class CheckLayers(unittest.TestCase):
                 f"lockstep/base/fd.h:2: includes {header}: the layer 'base' is built without torch"
             )
 
+    def test_rejects_torch_in_a_torch_free_folder(self):
+        self.write("lockstep/data/samplers/sampler.h", "#pragma once\n#include <ATen/core/Tensor.h>\n")
+        self.write("lockstep/data/readers/csv.h", "#pragma once\n#include <string>\n")
+        self.assertEqual(self.check(), (0, ""))
+        self.write("lockstep/data/readers/csv.h", "#pragma once\n#include <ATen/core/Tensor.h>\n")
+        self.assert_fault(
+            "lockstep/data/readers/csv.h:2: includes ATen/core/Tensor.h: the folder 'data/readers' is built without torch"
+        )
+
+    def test_rejects_what_needs_torch_in_a_torch_free_folder(self):
+        self.write("lockstep/data/decode/png.h", '#pragma once\n#include "lockstep/data/readers/csv.h"\n')
+        self.assertEqual(self.check(), (0, ""))
+        self.write("lockstep/data/decode/png.h", '#pragma once\n#include "lockstep/data/samplers/sampler.h"\n')
+        self.assert_fault(
+            "lockstep/data/decode/png.h:2: includes lockstep/data/samplers/sampler.h: "
+            "the folder 'data/decode' is built without torch, and that header is not"
+        )
+
     def test_rejects_the_whole_of_torch_below_the_umbrella(self):
         self.write("lockstep/comm/group.h", "#pragma once\n#include <torch/torch.h>\n")
         status, output = self.check()

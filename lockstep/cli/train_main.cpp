@@ -14,9 +14,9 @@
 #include "lockstep/base/host.h"
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/comm/spawn.h"
-#include "lockstep/data/distributed_sampler.h"
-#include "lockstep/data/fashion_mnist.h"
-#include "lockstep/data/generated_images.h"
+#include "lockstep/data/datasets/fashion_mnist.h"
+#include "lockstep/data/datasets/generated_images.h"
+#include "lockstep/data/samplers/distributed_sampler.h"
 #include "lockstep/models/convnet.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 
@@ -83,10 +83,7 @@ double accuracy(DistributedDataParallel<Model>& ddp, const data::ImageDataset& i
                 const Group& world, const TrainOptions& options, at::Device device) {
   const at::NoGradGuard no_grad;
   ddp.eval();
-  std::vector<std::int64_t> indices;
-  for (std::int64_t i = world.rank(); i < images.size(); i += world.size()) {
-    indices.push_back(i);
-  }
+  const auto indices = data::EvaluationSampler(images.size(), world.size(), world.rank()).indices();
   auto right = at::zeros({1}, at::TensorOptions(at::kLong).device(device));
   for (std::size_t begin = 0; begin < indices.size();
        begin += static_cast<std::size_t>(options.batch_size)) {
@@ -132,9 +129,8 @@ void train(const TrainOptions& options) {
   DistributedDataParallel ddp(model, world);
   torch::optim::SGD optimizer(
       ddp.parameters(), torch::optim::SGDOptions(options.learning_rate).momentum(options.momentum));
-  data::DistributedSampler sampler(
-      data.train.size(),
-      {.num_replicas = world.size(), .rank = world.rank(), .seed = options.seed});
+  data::DistributedSampler sampler(data.train.size(), world.size(), world.rank(),
+                                   {.seed = options.seed});
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
     const auto start = std::chrono::steady_clock::now();
     sampler.set_epoch(epoch);

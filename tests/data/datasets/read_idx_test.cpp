@@ -1,4 +1,4 @@
-#include "lockstep/data/read_idx.h"
+#include "lockstep/data/datasets/read_idx.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/tensor.h>

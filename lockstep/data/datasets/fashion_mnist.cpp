@@ -1,9 +1,9 @@
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/datasets/fashion_mnist.h"
 
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/read_idx.h"
+#include "lockstep/data/datasets/read_idx.h"
 
 namespace lockstep::data {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/idx.h"
+#include "lockstep/data/readers/idx.h"
 #include "tests/data/files.h"
 
 namespace {

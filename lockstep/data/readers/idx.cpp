@@ -1,4 +1,4 @@
-#include "lockstep/data/idx.h"
+#include "lockstep/data/readers/idx.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/byte_reader.h"
+#include "lockstep/data/readers/byte_reader.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/image_dataset.h"
+#include "lockstep/data/datasets/image_dataset.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -26,7 +26,7 @@ at::Tensor labels(const std::vector<std::int64_t>& values) { return at::tensor(v
 
 TEST(ImageDataset, NormalisesToTheBitsOfTorchvision) {
   const test::TemporaryFolder folder;
-  test::run_python("data/to_tensor.py", {folder.file("values")});
+  test::run_python("data/datasets/to_tensor.py", {folder.file("values")});
   const at::Tensor image = at::arange(256)
                                .view({1, 1, 16, 16})
                                .add(at::tensor({0, 100, 200}).view({1, 3, 1, 1}))

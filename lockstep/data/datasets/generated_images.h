@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "lockstep/data/image_dataset.h"
+#include "lockstep/data/datasets/image_dataset.h"
 
 namespace lockstep::data {
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/byte_reader.h"
+#include "lockstep/data/readers/byte_reader.h"
 
 #include <fcntl.h>
 #include <unistd.h>

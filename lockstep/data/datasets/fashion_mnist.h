@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "lockstep/data/image_dataset.h"
+#include "lockstep/data/datasets/image_dataset.h"
 
 namespace lockstep::data {
 

@@ -1,11 +1,11 @@
-#include "lockstep/data/read_idx.h"
+#include "lockstep/data/datasets/read_idx.h"
 
 #include <ATen/ops/from_blob.h>
 
 #include <memory>
 #include <utility>
 
-#include "lockstep/data/idx.h"
+#include "lockstep/data/readers/idx.h"
 
 namespace lockstep::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "lockstep/data/fashion_mnist.h"
+#include "lockstep/data/datasets/fashion_mnist.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/data/image_dataset.h"
+#include "lockstep/data/datasets/image_dataset.h"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>

@@ -1,4 +1,4 @@
-#include "lockstep/data/generated_images.h"
+#include "lockstep/data/datasets/generated_images.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>

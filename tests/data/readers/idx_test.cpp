@@ -1,4 +1,4 @@
-#include "lockstep/data/idx.h"
+#include "lockstep/data/readers/idx.h"
 
 #include <gmock/gmock.h>
 
