@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""`lockstep bench hosts`: training on two hosts, our backend beside Gloo's.
+"""`lockstep bench hosts`: training on several hosts, or one all_reduce, our backend beside Gloo's.
 
-Two network namespaces of this machine are two hosts, joined by a link that is slowed down. Every side
-is a job of 2 ranks on each host that starts once and takes its turns with the others; what a host sends
-is counted at its end of the link. Needs root and iproute2.
+Network namespaces of this machine are hosts, joined by links that are slowed down (not for --allreduce).
+Every side is a job of 2 ranks on each host that starts once and takes its turns with the others; what a
+host sends is counted at its end of the link. Needs root and iproute2.
 
-    lockstep bench hosts [--model resnet18] [--rate 1gbit] [--cyclic] [--rounds 5] [--train] [--json]
+    lockstep bench hosts [--hosts 2] [--model resnet18] [--rate 1gbit] [--cyclic] [--rounds 5] [--train] [--json]
+    lockstep bench hosts --allreduce [--hosts 4] [--bytes 1024] [--rounds 5] [--json]
 """
 
 import argparse
@@ -28,14 +29,14 @@ ORDER_BYTES = 48  # As in benchmarks/orders.h.
 RANKS_PER_HOST = 2
 
 
-def start_ranks(hosts, port, command, cyclic=False):
-    """RANKS_PER_HOST on each host, numbered host by host, or dealt to the hosts in turn."""
-    size = RANKS_PER_HOST * len(hosts)
+def start_ranks(hosts, port, command, cyclic=False, per_host=RANKS_PER_HOST):
+    """So many on each host, numbered host by host, or dealt to the hosts in turn."""
+    size = per_host * len(hosts)
     ranks = []
     for rank in range(size):
-        host, local = (rank % len(hosts), rank // len(hosts)) if cyclic else divmod(rank, RANKS_PER_HOST)
+        host, local = (rank % len(hosts), rank // len(hosts)) if cyclic else divmod(rank, per_host)
         variables = {
-            "RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": RANKS_PER_HOST,
+            "RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": per_host,
             "MASTER_ADDR": hosts[0].address, "MASTER_PORT": port, "GLOO_SOCKET_IFNAME": hosts[host].link,
             "OMP_NUM_THREADS": 1,
         }  # fmt: skip
@@ -49,13 +50,14 @@ def start_ranks(hosts, port, command, cyclic=False):
 class Side:
     """One job over the hosts, told what to do through a pipe: see benchmarks/orders.h."""
 
-    def __init__(self, name, hosts, folder, port, command, cyclic):
+    def __init__(self, name, hosts, folder, port, command, cyclic=False, per_host=RANKS_PER_HOST):
         self.name = name
         self.hosts = hosts
-        self.size = RANKS_PER_HOST * len(hosts)
+        self.size = per_host * len(hosts)
         pipe = pathlib.Path(folder) / f"orders{port}"
         os.mkfifo(pipe)
-        self.ranks = start_ranks(hosts, port, [part.format(pipe=pipe) for part in command], cyclic)
+        self.ranks = start_ranks(hosts, port, [part.format(pipe=pipe) for part in command], cyclic,
+                                 per_host)
         self.pipe = os.open(pipe, os.O_RDWR)  # Does not wait for ranks that never come.
 
     def tell(self, order):
@@ -67,7 +69,7 @@ class Side:
         return json.loads(answer)
 
     def turn(self, steps):
-        """Milliseconds a step, and MiB that the two hosts sent in one, on average of both."""
+        """Milliseconds a step, and MiB that a host sent in one, on average."""
         self.tell("time 0 1")
         before = sum(host.sent_bytes() for host in self.hosts)
         seconds = self.tell(f"time 0 {steps}")["seconds"]
@@ -109,13 +111,39 @@ def measure_steps(options, hosts, folder):
 
 def show_steps(options, sides):
     ours = statistics.median(sides["lockstep"]["ms"])
-    print(f"{options.model}, batch of {options.batch_size} a rank, 2 hosts with {RANKS_PER_HOST} ranks each"
+    print(f"{options.model}, batch of {options.batch_size} a rank, {options.hosts} hosts with {RANKS_PER_HOST} ranks each"
           f"{' in turn' if options.cyclic else ''}, {options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
     print(f"{'':28} {'ms a step':>10} {'/ ours':>8} {'MiB sent by a host':>20}")
     for name, text in (("lockstep", "ours"), ("gloo", "our DDP over Gloo"), ("PyTorch", "PyTorch's DDP over Gloo")):
         if name in sides:
             ms = statistics.median(sides[name]["ms"])
             print(f"{text:28} {ms:10.1f} {ms / ours:8.2f} {sides[name]['mib']:20.1f}")
+
+
+def measure_allreduce(options, hosts, folder, per_host):
+    """Microseconds of one all_reduce on rank 0, after a barrier: a list of medians, one of each round, per side."""
+    ours = str(options.bin / "benchmarks" / "allreduce_ranks")
+    sides = [Side(name, hosts, folder, port, [ours, name, "{pipe}", str(options.bytes)], per_host=per_host)
+             for name, port in (("lockstep", 29621 + 2 * per_host), ("gloo", 29622 + 2 * per_host))]
+    medians = {side.name: [] for side in sides}
+    for side in sides:
+        side.tell(f"{side.name} {options.bytes} 20")
+    for number in range(options.rounds):
+        for side in sides if number % 2 == 0 else sides[::-1]:
+            seconds = side.tell(f"{side.name} {options.bytes} {options.repetitions}")["seconds"]
+            medians[side.name].append(1e6 * statistics.median(seconds))
+    for side in sides:
+        side.end()
+    return medians
+
+
+def show_allreduce(options, rows):
+    print(f"all_reduce of {options.bytes} bytes, {options.hosts} hosts, {os.cpu_count()} cores in all, "
+          f"medians of {options.rounds} rounds of {options.repetitions}\n")
+    print(f"{'ranks on a host':>15} {'ours, us':>10} {'Gloo, us':>10} {'ours / Gloo':>12}")
+    for per_host, sides in rows.items():
+        ours, gloo = (statistics.median(sides[name]) for name in ("lockstep", "gloo"))
+        print(f"{per_host:15} {ours:10.0f} {gloo:10.0f} {ours / gloo:12.2f}")
 
 
 def train(options, hosts):
@@ -132,24 +160,40 @@ def train(options, hosts):
 
 def main():
     parser = argparse.ArgumentParser(prog="lockstep bench hosts", description=__doc__.split("\n\n")[1])
+    parser.add_argument("--hosts", type=int, help="how many; 2, or 4 with --allreduce, unless told")
+    parser.add_argument("--allreduce", action="store_true", help="one all_reduce instead of a training step, with 1 and with 2 ranks a host")
+    parser.add_argument("--bytes", type=int, default=1024, help="of the tensor that --allreduce sums")
+    parser.add_argument("--repetitions", type=int, default=200, help="of it in a round")
     parser.add_argument("--model", default="resnet18", choices=["mlp", "convnet", "resnet18"])
     parser.add_argument("--batch-size", type=int, default=32, help="of each rank")
     parser.add_argument("--rate", default="1gbit", help="what each host can send, as tc writes it")
     parser.add_argument("--cyclic", action="store_true", help="ranks are dealt to the hosts in turn, as `srun -m cyclic` does")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="in a turn")
-    parser.add_argument("--train", action="store_true", help="also one epoch of `lockstep train` on one and on two hosts")
+    parser.add_argument("--train", action="store_true", help="also one epoch of `lockstep train` on one and on all hosts")
     parser.add_argument("--json", action="store_true", help="one object per table")
     parser.add_argument("--python", default=sys.executable, help="a Python that has torch; '' leaves PyTorch out")
     parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build" / "bin", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if min(options.rounds, options.steps, options.batch_size) < 1:
-        parser.error("--rounds, --steps and --batch-size are at least 1")
+    options.hosts = options.hosts or (4 if options.allreduce else 2)
+    if min(options.rounds, options.steps, options.batch_size, options.repetitions) < 1:
+        parser.error("--rounds, --steps, --batch-size and --repetitions are at least 1")
+    if not 2 <= options.hosts <= len(two_hosts.ADDRESSES):
+        parser.error(f"--hosts is 2 to {len(two_hosts.ADDRESSES)}")
+    if options.bytes < 4 or options.bytes % 4 != 0:
+        parser.error("--bytes is a multiple of 4, the size of a float")
     if not two_hosts.are_possible():
-        raise SystemExit("lockstep bench hosts: needs root and iproute2: it makes two network namespaces")
+        raise SystemExit("lockstep bench hosts: needs root and iproute2: it makes network namespaces")
     for number in (signal.SIGTERM, signal.SIGHUP):  # Nothing is left behind.
         signal.signal(number, lambda got, _: sys.exit(128 + got))
-    with two_hosts.two_hosts() as hosts, tempfile.TemporaryDirectory() as folder:
+    with two_hosts.several_hosts(options.hosts) as hosts, tempfile.TemporaryDirectory() as folder:
+        if options.allreduce:
+            rows = {per_host: measure_allreduce(options, hosts, folder, per_host) for per_host in (1, 2)}
+            if options.json:
+                print(json.dumps({"bench": "hosts", "allreduce": options.bytes, "hosts": options.hosts, "us": rows}))
+            else:
+                show_allreduce(options, rows)
+            return
         for host in hosts:
             try:
                 host.slow_down(options.rate)
@@ -157,7 +201,7 @@ def main():
                 raise SystemExit(f"lockstep bench hosts: --rate {options.rate}: tc says: {error.stderr.decode().strip()}")
         sides = measure_steps(options, hosts, folder)
         if options.json:
-            print(json.dumps({"bench": "hosts", "model": options.model, "rate": options.rate, "cyclic": options.cyclic, **sides}))
+            print(json.dumps({"bench": "hosts", "model": options.model, "hosts": options.hosts, "rate": options.rate, "cyclic": options.cyclic, **sides}))
         else:
             show_steps(options, sides)
         if options.train:

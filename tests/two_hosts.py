@@ -1,4 +1,4 @@
-"""Two network namespaces as two hosts, for tests and benchmarks. Needs root and iproute2."""
+"""Network namespaces as hosts, for tests and benchmarks. Needs root and iproute2."""
 
 import contextlib
 import dataclasses
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import uuid
 
-ADDRESSES = ("10.213.77.1", "10.213.77.2")
+ADDRESSES = tuple(f"10.213.77.{number}" for number in range(1, 9))
 
 
 def are_possible():
@@ -22,7 +22,7 @@ def ip(*arguments):
 @dataclasses.dataclass
 class Host:
     name: str  # Of its namespace.
-    link: str  # Its end of the one cable.
+    link: str  # Its end of the cable to the switch.
     address: str
 
     def command(self, *arguments):
@@ -48,17 +48,20 @@ class Host:
 
 
 @contextlib.contextmanager
-def two_hosts():
-    """Two that see only each other."""
+def several_hosts(count):
+    """That many that see only each other, through a switch in a namespace of its own."""
     tag = uuid.uuid4().hex[:6]
-    hosts = [Host(f"lockstep-{tag}-{i}", f"ls{tag}{i}", ADDRESSES[i]) for i in (0, 1)]
+    switch = f"lockstep-{tag}-switch"
+    hosts = [Host(f"lockstep-{tag}-{i}", f"ls{tag}{i}", ADDRESSES[i]) for i in range(count)]
     try:
+        ip("netns", "add", switch)
+        ip("-n", switch, "link", "add", "br0", "type", "bridge")
+        ip("-n", switch, "link", "set", "br0", "up")
         for host in hosts:
             ip("netns", "add", host.name)
             ip("-n", host.name, "link", "set", "lo", "up")
-        ip("link", "add", hosts[0].link, "netns", hosts[0].name, "type", "veth", "peer", "name",
-           hosts[1].link, "netns", hosts[1].name)
-        for host in hosts:
+            ip("link", "add", host.link, "netns", host.name, "type", "veth", "peer", "name", host.link, "netns", switch)
+            ip("-n", switch, "link", "set", host.link, "master", "br0", "up")
             ip("-n", host.name, "address", "add", host.address + "/24", "dev", host.link)
             host.set_link("up")
         yield hosts
@@ -67,4 +70,9 @@ def two_hosts():
             for pid in host.pids():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            subprocess.run(["ip", "netns", "delete", host.name], capture_output=True, timeout=10)
+        for name in (*(host.name for host in hosts), switch):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=10)
+
+
+def two_hosts():
+    return several_hosts(2)
