@@ -43,31 +43,51 @@ bool is_silent(int fd) {
          info.tcpi_probes >= kProbes;
 }
 
-// Empty if it is no connected TCP socket.
-std::string peer_of(int fd) {
+bool is_tcp(int fd) {
   int protocol = 0;
   socklen_t length = sizeof protocol;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) != 0 ||
-      protocol != IPPROTO_TCP) {
-    return "";
-  }
-  sockaddr_storage address{};
-  length = sizeof address;
-  char host[NI_MAXHOST];
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, nullptr, 0,
-                    NI_NUMERICHOST) != 0) {
-    return "";
-  }
-  const std::string text = host;
-  return text.starts_with("::ffff:") ? text.substr(7) : text;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 &&
+         protocol == IPPROTO_TCP;
 }
 
-bool is_among(const std::string& one, const std::vector<std::string>& list) {
+bool listens(int fd) {
+  int on = 0;
+  socklen_t length = sizeof on;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &length) == 0 && on != 0;
+}
+
+struct End {
+  std::string host;  // Empty if there is none.
+  int port = 0;
+};
+
+using NameOf = int (*)(int, sockaddr*, socklen_t*);  // getsockname() or getpeername().
+
+End end_of(int fd, NameOf name_of) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (name_of(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+      ::getnameinfo(reinterpret_cast<sockaddr*>(&address), length, host, sizeof host, port,
+                    sizeof port, NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return {};
+  }
+  const std::string text = host;
+  return {.host = text.starts_with("::ffff:") ? text.substr(7) : text, .port = std::atoi(port)};
+}
+
+template <class One>
+bool is_among(const One& one, const std::vector<One>& list) {
   return std::find(list.begin(), list.end(), one) != list.end();
 }
 
 }  // namespace
+
+bool Connections::has(const std::vector<Connection>& list, const Connection& connection) {
+  return std::any_of(list.begin(), list.end(),
+                     [&](const auto& one) { return one.inode == connection.inode; });
+}
 
 Connections::~Connections() {
   {
@@ -92,8 +112,16 @@ std::vector<Connections::Connection> Connections::all_of_this_process() {
     if (fd <= 2 || ::fstat(fd, &status) != 0 || !S_ISSOCK(status.st_mode)) {
       continue;
     }
-    if (auto peer = peer_of(fd); !peer.empty()) {
-      found.push_back({.fd = fd, .inode = status.st_ino, .peer = std::move(peer)});
+    if (!is_tcp(fd)) {
+      continue;
+    }
+    auto peer = end_of(fd, &::getpeername);
+    if (!peer.host.empty() || listens(fd)) {
+      found.push_back({.fd = fd,
+                       .inode = status.st_ino,
+                       .port = end_of(fd, &::getsockname).port,
+                       .peer = std::move(peer.host),
+                       .peer_port = peer.port});
     }
   }
   return found;
@@ -105,16 +133,41 @@ bool Connections::is_open(const Connection& connection) {
          S_ISSOCK(status.st_mode);
 }
 
-void Connections::add_opened_by(const std::function<void()>& open,
-                                const std::vector<std::string>& addresses) {
+std::vector<int> Connections::add_opened_by(const std::function<void()>& open,
+                                            const std::vector<std::string>& addresses) {
   const auto before = all_of_this_process();
   open();
+  std::vector<int> ports;
   const std::lock_guard lock(mutex_);
+  addresses_ = addresses;
   for (auto& connection : all_of_this_process()) {
     const bool is_new = std::none_of(before.begin(), before.end(), [&](const auto& old) {
       return old.inode == connection.inode;
     });
-    if (is_new && is_among(connection.peer, addresses)) {
+    if (is_new && connection.peer.empty()) {
+      ports.push_back(connection.port);
+    } else if (is_new && is_among(connection.peer, addresses)) {
+      added_.push_back(std::move(connection));
+    }
+  }
+  return ports;
+}
+
+void Connections::expect(Ports ports) {
+  const std::lock_guard lock(mutex_);
+  expected_ = std::move(ports);
+}
+
+// The lock is held.
+void Connections::add_expected() const {
+  if (expected_.own_ports.empty() && expected_.peer_ports.empty()) {
+    return;
+  }
+  for (auto& connection : all_of_this_process()) {
+    const bool is_ours = !connection.peer.empty() && is_among(connection.peer, addresses_) &&
+                         (is_among(connection.port, expected_.own_ports) ||
+                          is_among(connection.peer_port, expected_.peer_ports));
+    if (is_ours && !has(added_, connection)) {
       added_.push_back(std::move(connection));
     }
   }
@@ -122,20 +175,8 @@ void Connections::add_opened_by(const std::function<void()>& open,
 
 void Connections::watch(const std::vector<std::string>& addresses) {
   const std::lock_guard lock(mutex_);
-  watched_ = added_;
-  for (auto& connection : all_of_this_process()) {
-    const bool is_added = std::any_of(added_.begin(), added_.end(), [&](const auto& added) {
-      return added.inode == connection.inode;
-    });
-    if (!is_added && is_among(connection.peer, addresses)) {
-      watched_.push_back(std::move(connection));
-    }
-  }
-  for (const auto& connection : watched_) {
-    if (is_open(connection)) {
-      keep_alive(connection.fd);
-    }
-  }
+  watched_addresses_ = addresses;
+  look();
   if (!watcher_.joinable()) {
     watcher_ = std::thread([this] {
       std::unique_lock waiting(mutex_);
@@ -146,12 +187,23 @@ void Connections::watch(const std::vector<std::string>& addresses) {
   }
 }
 
+// The lock is held.
 void Connections::look() {
+  add_expected();
+  std::erase_if(watched_, [](const Connection& connection) { return !is_open(connection); });
+  for (auto& connection : all_of_this_process()) {
+    const bool counts = has(added_, connection) || is_among(connection.peer, watched_addresses_);
+    if (counts && !has(watched_, connection) && !has(cut_, connection)) {
+      keep_alive(connection.fd);
+      watched_.push_back(std::move(connection));
+    }
+  }
   std::erase_if(watched_, [this](const Connection& connection) {
     if (!is_open(connection) || !is_silent(connection.fd)) {
       return false;
     }
     silent_.push_back(connection.peer);
+    cut_.push_back(connection);
     ::shutdown(connection.fd, SHUT_RDWR);
     return true;
   });
@@ -164,6 +216,7 @@ std::vector<std::string> Connections::silent() const {
 
 void Connections::cut() {
   const std::lock_guard lock(mutex_);
+  add_expected();
   for (const auto& connection : added_) {
     if (is_open(connection)) {
       ::shutdown(connection.fd, SHUT_RDWR);
@@ -184,6 +237,7 @@ bool Connections::has_closed_one() const {
 
 std::size_t Connections::size() const {
   const std::lock_guard lock(mutex_);
+  add_expected();
   return added_.size();
 }
 

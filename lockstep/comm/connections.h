@@ -25,8 +25,17 @@ class Connections {
   Connections& operator=(const Connections&) = delete;
 
   // Runs `open` and adds the connections to these addresses that this process has afterwards and
-  // did not have before.
-  void add_opened_by(const std::function<void()>& open, const std::vector<std::string>& addresses);
+  // did not have before. Returns the ports at which it listens since.
+  std::vector<int> add_opened_by(const std::function<void()>& open,
+                                 const std::vector<std::string>& addresses);
+
+  // Also adds those that are opened later: from now on those to one of these addresses, as given to
+  // add_opened_by(), that have such a port at one of their ends are among the added.
+  struct Ports {
+    std::vector<int> own_ports;
+    std::vector<int> peer_ports;
+  };
+  void expect(Ports ports);
 
   // From now on a connection whose peer's kernel has not answered for about 3 s is cut. That
   // includes all that this process has to one of these addresses, whoever opened them: a store may
@@ -46,15 +55,23 @@ class Connections {
   struct Connection {
     int fd = -1;
     ino_t inode = 0;  // The descriptor may be closed and be another file's by now.
-    std::string peer;
+    int port = 0;      // The local one.
+    std::string peer;  // Empty if it listens.
+    int peer_port = 0;
   };
   [[nodiscard]] static std::vector<Connection> all_of_this_process();
   [[nodiscard]] static bool is_open(const Connection& connection);
+  [[nodiscard]] static bool has(const std::vector<Connection>& list, const Connection& connection);
+  void add_expected() const;
   void look();
 
   mutable std::mutex mutex_;
-  std::vector<Connection> added_;
+  mutable std::vector<Connection> added_;  // With those that were expected and have come.
   std::vector<Connection> watched_;
+  std::vector<Connection> cut_;  // Because they were silent.
+  std::vector<std::string> addresses_;
+  std::vector<std::string> watched_addresses_;
+  Ports expected_;
   std::vector<std::string> silent_;
   std::condition_variable changed_;
   bool stop_ = false;

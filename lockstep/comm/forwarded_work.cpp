@@ -1,34 +1,52 @@
 #include "lockstep/comm/forwarded_work.h"
 
-#include "lockstep/comm/peer_error.h"
+#include <ATen/core/grad_mode.h>
+
+#include <utility>
 
 namespace lockstep::comm {
 
 ForwardedWork::ForwardedWork(std::shared_ptr<HostLinks> links, c10::intrusive_ptr<c10d::Work> work,
-                             std::string what)
+                             std::string what, std::function<void()> finish)
     : Work(-1, work->retrieveOpType()),
       links_(std::move(links)),
       work_(std::move(work)),
-      what_(std::move(what)) {}
+      what_(std::move(what)),
+      finish_(std::move(finish)) {}
+
+ForwardedWork::~ForwardedWork() {
+  if (!links_->in_owner()) {
+    (void)work_.release();  // Its destructor would wait for threads that a fork does not have.
+  }
+}
+
+bool ForwardedWork::isCompleted() {
+  links_->throw_if_fork(what_);
+  if (!work_->isCompleted()) {
+    return false;
+  }
+  if (work_->isSuccess()) {
+    put_in_place();
+  }
+  return true;
+}
 
 bool ForwardedWork::wait(std::chrono::milliseconds timeout) {
-  const auto type = retrieveOpType();
-  const bool is_message = type == c10d::OpType::SEND || type == c10d::OpType::RECV ||
-                          type == c10d::OpType::RECVANYSOURCE || type == c10d::OpType::UNKNOWN;
-  // Not a message: Gloo ends it when a wait for it is over.
-  const bool watched = timeout == kNoTimeout && !is_message;
+  links_->throw_if_fork(what_);
   try {
-    if (!watched) {
-      return work_->wait(timeout);
-    }
-    links_->waiter().wait(*work_);
-    return true;
+    work_->wait(timeout);
   } catch (const std::exception& error) {
-    if (!watched &&
-        (!work_->isCompleted() || work_->isSuccess())) {  // The caller's patience ended.
-      rethrow_as_peer_error(what_);
-    }
     links_->fail(what_, error);
+  }
+  put_in_place();
+  return true;
+}
+
+void ForwardedWork::put_in_place() {
+  const std::lock_guard lock(mutex_);
+  if (const auto finish = std::exchange(finish_, nullptr)) {
+    const at::NoGradGuard no_grad;
+    finish();
   }
 }
 

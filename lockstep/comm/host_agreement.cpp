@@ -1,6 +1,6 @@
 #include "lockstep/comm/host_agreement.h"
 
-#include <ATen/ops/tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -12,8 +12,6 @@
 namespace lockstep::comm {
 namespace {
 
-using Tensors = std::vector<at::Tensor>;
-
 // std::hash may differ between the hosts' libraries.
 std::uint64_t fnv1a(const std::string& text) {
   std::uint64_t hash = 0xcbf29ce484222325;
@@ -23,53 +21,58 @@ std::uint64_t fnv1a(const std::string& text) {
   return hash;
 }
 
-}  // namespace
+struct Message {
+  std::uint64_t hash;  // Of the whole text.
+  char call[120];      // As much of it as there is room for.
+  std::byte payload[HostAgreement::kPayloadBytes];
+};
+static_assert(sizeof(Message) == 2048 && offsetof(Message, payload) % 64 == 0);
 
-// The largest and, by its negative, the smallest of all hosts' numbers: equal if all are.
-HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, std::string call,
-                             const WatchedWait& waiter, Deadline deadline)
-    : lane_(lane), call_(std::move(call)), waiter_(waiter) {
-  if (!lane_) {
-    return;
-  }
-  const auto number = static_cast<std::int64_t>(fnv1a(call_) >> 1);
-  numbers_ = at::tensor({number, -number}, at::kLong);
-  Tensors tensors{numbers_};
-  c10d::AllreduceOptions options;
-  options.reduceOp = c10d::ReduceOp::MAX;
-  options.timeout = deadline.as_timeout();
-  work_ = waiter_.remember(lane_->allreduce(tensors, options));
+const Message& message_of(const at::Tensor& all, int host) {
+  return static_cast<const Message*>(all.const_data_ptr())[host];
 }
 
-void HostAgreement::require(const HostMap& map, Deadline deadline) const {
+}  // namespace
+
+HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, const std::string& call,
+                             const WatchedWait& waiter, Deadline deadline,
+                             std::span<const std::byte> payload)
+    : waiter_(waiter) {
+  if (!lane) {
+    return;
+  }
+  at::Tensor mine = at::zeros({sizeof(Message)}, at::kByte);
+  auto& message = *static_cast<Message*>(mine.data_ptr());
+  message.hash = fnv1a(call);
+  std::copy_n(call.begin(), std::min(call.size(), sizeof message.call - 1), message.call);
+  std::copy(payload.begin(), payload.end(), message.payload);
+  all_ = at::empty({lane->getSize() * static_cast<std::int64_t>(sizeof(Message))}, at::kByte);
+  c10d::AllgatherOptions options;
+  options.timeout = deadline.as_timeout();
+  work_ = waiter_.remember(lane->_allgather_base(all_, mine, options));
+}
+
+void HostAgreement::require(const HostMap& map) const {
   if (!work_) {
     return;
   }
   waiter_.wait(*work_);
-  const auto* numbers = numbers_.const_data_ptr<std::int64_t>();
-  if (numbers[0] == -numbers[1]) {
-    return;
-  }
-  // All hosts of the lane have come here, and say what they call.
-  constexpr std::int64_t kChars = 128;
-  const auto own = at::zeros({kChars}, at::kByte);
-  std::memcpy(own.data_ptr(), call_.data(), std::min<std::size_t>(call_.size(), kChars - 1));
-  std::vector<Tensors> all{Tensors()};
-  for (int host = 0; host < map.hosts(); ++host) {
-    all[0].push_back(at::zeros({kChars}, at::kByte));
-  }
-  Tensors inputs{own};
-  c10d::AllgatherOptions options;
-  options.timeout = deadline.as_timeout();
-  waiter_.wait(*lane_->allgather(all, inputs, options));
+  bool differ = false;
   std::vector<std::string> calls;
   for (int host = 0; host < map.hosts(); ++host) {
-    calls.push_back(
-        map.describe(host) + " calls " +
-        static_cast<const char*>(all[0][static_cast<std::size_t>(host)].const_data_ptr()));
+    const Message& message = message_of(all_, host);
+    differ = differ || message.hash != message_of(all_, 0).hash;
+    calls.push_back(map.describe(host) + " calls " +
+                    std::string(message.call, ::strnlen(message.call, sizeof message.call)));
   }
-  throw PeerError("the hosts' calls do not match: " + join(calls, ", ") +
-                  "; all ranks must run the same collectives in the same order");
+  if (differ) {
+    throw PeerError("the hosts' calls do not match: " + join(calls, ", ") +
+                    "; all ranks must run the same collectives in the same order");
+  }
+}
+
+const std::byte* HostAgreement::payload_of(int host) const {
+  return message_of(all_, host).payload;
 }
 
 }  // namespace lockstep::comm

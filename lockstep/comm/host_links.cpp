@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/text.h"
 #include "lockstep/comm/host_verdict.h"
 #include "lockstep/comm/peer_error.h"
 
@@ -15,9 +16,20 @@ namespace {
 constexpr std::chrono::milliseconds kLetOthersSpeak{300};
 constexpr std::chrono::milliseconds kGlooNotices{1000};
 
-c10::intrusive_ptr<c10d::Store> below(const BackendRequest& request, const std::string& prefix) {
-  return c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
+// A rank may be done with a collective, and leave, before the others are: what it sent arrives
+// soon after.
+constexpr std::chrono::milliseconds kLastBytes{2000};
+
+BackendRequest part_of(const BackendRequest& request, const std::string& prefix, int rank,
+                       std::size_t size) {
+  BackendRequest part = request;
+  part.store = c10::make_intrusive<c10d::PrefixStore>(prefix, request.store);
+  part.rank = rank;
+  part.size = static_cast<int>(size);
+  return part;
 }
+
+std::string ports_key(int rank) { return "ports/" + std::to_string(rank); }
 
 }  // namespace
 
@@ -27,18 +39,10 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
       store_(request.store),
       waiter_([this] { return has_ended(); }) {
   const auto deadline = Deadline::in(request.connect_timeout);
-  const auto request_for = [&](const std::string& prefix, int rank, std::size_t size) {
-    BackendRequest part = request;
-    part.store = below(request, prefix);
-    part.rank = rank;
-    part.size = static_cast<int>(size);
-    part.connect_timeout = deadline.as_timeout();
-    return part;
-  };
   const auto& neighbours = map_.ranks_on(map_.here());
   if (neighbours.size() > 1) {
-    const auto inside = request_for("inside/" + std::to_string(map_.here()),
-                                    map_.local_rank_of(rank_), neighbours.size());
+    const auto inside = part_of(request, "inside/" + std::to_string(map_.here()),
+                                map_.local_rank_of(rank_), neighbours.size());
     try {
       inside_ = c10::make_intrusive<ShmBackend>(inside, neighbours);
     } catch (const PeerError& error) {
@@ -46,20 +50,47 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
                       ", whose ranks are numbered from 0 here: " + error.what());
     }
   }
-  // A lane is a group of its own also where each host has one rank: Gloo counts the collectives of
-  // a group, and those of a lane are not started in one order with the others.
-  const auto open_lane_and_everybody = [&] {
-    const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
-    everybody_ = gloo(request_for("everybody", rank_, static_cast<std::size_t>(request.size)));
-    if (const auto number = map_.lane()) {
-      const auto lane = request_for("lane/" + std::to_string(*number), map_.here(),
-                                    static_cast<std::size_t>(map_.hosts()));
-      of_lane_.add_opened_by([&] { lane_ = gloo(lane); }, map_.addresses_of_all());
-    }
-  };
-  connections_.add_opened_by(open_lane_and_everybody, map_.addresses_of_all());
+  BackendRequest rest = request;
+  rest.connect_timeout = deadline.as_timeout();
+  const auto ports = connections_.add_opened_by([&] { open(rest, gloo); }, map_.addresses_of_all());
+  exchange_ports(ports, request.size, deadline);
   connections_.watch(map_.addresses_of_others());
-  collectives_.emplace(map_, rank_, request.size, inside_, lane_, waiter_);
+  collectives_.emplace(HostParts{.map = map_,
+                                 .rank = rank_,
+                                 .size = request.size,
+                                 .inside = inside_,
+                                 .lane = lane_,
+                                 .everybody = everybody_},
+                       waiter_);
+}
+
+// A lane is a group of its own also where each host has one rank: Gloo counts the collectives of
+// a group, and those of a lane are not started in one order with messages.
+void HostLinks::open(const BackendRequest& request, const BackendFactory& gloo) {
+  const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
+  auto all = part_of(request, "everybody", rank_, static_cast<std::size_t>(request.size));
+  all.connect = BackendRequest::Connect::kWhenNeeded;
+  everybody_ = gloo(all);
+  if (const auto number = map_.lane()) {
+    const auto lane = part_of(request, "lane/" + std::to_string(*number), map_.here(),
+                              static_cast<std::size_t>(map_.hosts()));
+    (void)of_lane_.add_opened_by([&] { lane_ = gloo(lane); }, map_.addresses_of_all());
+  }
+}
+
+void HostLinks::exchange_ports(const std::vector<int>& ports, int size, Deadline deadline) {
+  const std::string text = join_numbers(ports);
+  store_->set(ports_key(rank_), std::vector<std::uint8_t>(text.begin(), text.end()));
+  std::vector<int> theirs;
+  for (int rank = 0; rank < size; ++rank) {
+    store_->wait({ports_key(rank)}, deadline.as_timeout());
+    for (const auto& number : split(store_->get_to_str(ports_key(rank)), ',')) {
+      if (const auto port = parse_int(trim(number)); port && rank != rank_) {
+        theirs.push_back(static_cast<int>(*port));
+      }
+    }
+  }
+  connections_.expect({.own_ports = ports, .peer_ports = std::move(theirs)});
 }
 
 HostLinks::~HostLinks() {
@@ -68,15 +99,24 @@ HostLinks::~HostLinks() {
   // that what is not done soon never will be.
   if (!broken_.empty() && waiter_.left_one_behind(kGlooNotices)) {
     // Their destructors would wait for it until its timeout; they go with the process.
-    (void)everybody_.release();
+    (void)c10::intrusive_ptr<c10d::Backend>(everybody_).release();
     (void)c10::intrusive_ptr<c10d::Backend>(lane_).release();
   }
 }
 
-// A connection that is closed is no end where there are more hosts than two: a rank may be done
-// with a collective, and leave, before the others are.
+// A host that took the store with it cannot be asked. So a connection of the lane that stays
+// closed, while somebody waits, is an end as well.
 bool HostLinks::has_ended() const {
-  return has_reason(store_, asked_) || (map_.hosts() == 2 && of_lane_.has_closed_one());
+  if (has_reason(store_, asked_)) {
+    return true;
+  }
+  if (!of_lane_.has_closed_one()) {
+    return false;
+  }
+  const auto now = Deadline::Clock::now();
+  auto since = Deadline::Clock::time_point{};
+  closed_since_.compare_exchange_strong(since, now);  // The first time that it is seen.
+  return since != Deadline::Clock::time_point{} && now - since > kLastBytes;
 }
 
 void HostLinks::leave() {
@@ -98,6 +138,7 @@ void HostLinks::leave_at_once() {
 }
 
 void HostLinks::fail(const std::string& what, const std::exception& error) {
+  throw_if_fork(what);
   if (dynamic_cast<const UsageError*>(&error) != nullptr) {
     throw UsageError(error.what());
   }
@@ -126,10 +167,24 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
 }
 
 void HostLinks::throw_if_broken(const std::string& what) const {
+  throw_if_fork(what);
   const std::lock_guard lock(mutex_);
   if (!broken_.empty()) {
     throw PeerError(what + ": " + broken_);
   }
+}
+
+void HostLinks::throw_if_fork(const std::string& what) const {
+  if (!in_owner()) {
+    throw UsageError(what +
+                     ": this process is a fork of the rank and no member of its groups; form one "
+                     "after fork(), or leave it to the parent");
+  }
+}
+
+bool HostLinks::is_broken() const {
+  const std::lock_guard lock(mutex_);
+  return !broken_.empty();
 }
 
 }  // namespace lockstep::comm

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/connections.h"
 #include "lockstep/comm/host_collectives.h"
@@ -19,6 +20,8 @@
 namespace lockstep::comm {
 
 // It opens them, and ends the group on all ranks when one of them fails. fail() from any thread.
+// A fork may ask in_owner(), throw_if_fork() and throw_if_broken(), and must not destroy it: its
+// sockets, its place in the store and its threads are the parent's.
 class HostLinks {
  public:
   // All ranks call it. Throws PeerError if a rank does not come in time.
@@ -29,14 +32,17 @@ class HostLinks {
 
   // Through the hosts; one at a time.
   [[nodiscard]] const HostCollectives& collectives() const { return *collectives_; }
-  // Gloo among all ranks, for what needs no host in between.
+  // Gloo among all ranks, for messages. Two ranks are connected when one first needs the other.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Backend>& everybody() const { return everybody_; }
 
   // Ends the group on all ranks after an error, as far as they can be reached; the first rank's
   // reason becomes everybody's. Throws PeerError with it; UsageError passes.
   [[noreturn]] void fail(const std::string& what, const std::exception& error);
-  // Throws PeerError with that reason once there is one.
+  // Throws PeerError with that reason once there is one; UsageError in a fork.
   void throw_if_broken(const std::string& what) const;
+  void throw_if_fork(const std::string& what) const;
+  [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
+  [[nodiscard]] bool is_broken() const;
   // For Gloo's collectives, which may not notice that the group has ended.
   [[nodiscard]] const WatchedWait& waiter() const { return waiter_; }
   void leave();
@@ -44,8 +50,12 @@ class HostLinks {
   void leave_at_once();
 
  private:
+  void open(const BackendRequest& request, const BackendFactory& gloo);
+  // So that connections that are opened later are known for the group's.
+  void exchange_ports(const std::vector<int>& ports, int size, Deadline deadline);
   [[nodiscard]] bool has_ended() const;
 
+  ForkGuard fork_guard_;
   HostMap map_;
   int rank_;
   c10::intrusive_ptr<c10d::Store> store_;
@@ -53,6 +63,7 @@ class HostLinks {
   std::shared_ptr<std::atomic<bool>> asked_ = std::make_shared<std::atomic<bool>>(false);
   Connections connections_;
   Connections of_lane_;
+  mutable std::atomic<Deadline::Clock::time_point> closed_since_{};  // One of the lane's.
   WatchedWait waiter_;
   c10::intrusive_ptr<ShmBackend> inside_;  // Null for the only rank of a host.
   c10::intrusive_ptr<c10d::Backend> everybody_;

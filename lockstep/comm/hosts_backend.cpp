@@ -5,14 +5,15 @@
 #include <ATen/record_function.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/comm/arguments.h"
-#include "lockstep/comm/forwarded_work.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
+#include "lockstep/comm/shm_tensor.h"
 #include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep::comm {
@@ -30,13 +31,15 @@ class Done {
   std::atomic<int>& unfinished_;
 };
 
-std::vector<at::Tensor> all_of(const std::vector<std::vector<at::Tensor>>& lists,
-                               const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> all = tensors;
-  for (const auto& list : lists) {
-    all.insert(all.end(), list.begin(), list.end());
+// Below this a collective is over before another thread has taken it up.
+constexpr std::size_t kBackgroundBytes = std::size_t{16} << 10;
+
+bool is_worth_a_thread(const std::vector<at::Tensor>& outputs) {
+  std::size_t bytes = 0;
+  for (const auto& tensor : outputs) {
+    bytes += tensor.layout() == at::kStrided ? tensor.nbytes() : kBackgroundBytes;
   }
-  return all;
+  return bytes >= kBackgroundBytes;
 }
 
 }  // namespace
@@ -44,15 +47,31 @@ std::vector<at::Tensor> all_of(const std::vector<std::vector<at::Tensor>>& lists
 HostsBackend::HostsBackend(const BackendRequest& request, const HostMap& map,
                            const BackendFactory& gloo)
     : Backend(request.rank, request.size),
-      shared_(std::make_shared<Shared>(request, map, gloo)),
+      // A fork has none of the threads behind it, and its sockets are its parent's: it keeps all.
+      shared_(new Shared(request, map, gloo),
+              [](const Shared* shared) {
+                if (shared->links.in_owner()) {
+                  delete shared;
+                }
+              }),
       timeout_(request.timeout) {}
 
 void HostsBackend::setTimeout(std::chrono::milliseconds timeout) {
+  shared_->links.throw_if_broken(what("setTimeout"));
   timeout_ = timeout;
   shared_->links.everybody()->setTimeout(timeout);
 }
 
+void HostsBackend::shutdown() {
+  if (shared_->links.in_owner()) {
+    shared_->links.leave();
+  }
+}
+
 void HostsBackend::abort() {
+  if (!shared_->links.in_owner()) {
+    return;
+  }
   try {
     shared_->links.fail("abort on rank " + std::to_string(getRank()),
                         PeerError("rank " + std::to_string(getRank()) + " called abort()"));
@@ -65,12 +84,15 @@ std::string HostsBackend::what(const std::string& operation) const {
 }
 
 HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Start start, Run run) {
+  shared_->links.throw_if_broken(what(operation));
   const std::string name = what(operation + " #" + std::to_string(++started_));
-  shared_->links.throw_if_broken(name);
   const auto limit = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
   auto event = begin_profile(start.type, start.outputs);
   ++shared_->unfinished;
-  // At once, in the queue's thread: what it waits for is the network, and the caller can compute.
+  // A large one at once, in the queue's thread: what it waits for is the network, and the caller
+  // can compute.
+  const auto when = is_worth_a_thread(start.outputs) ? shm::WorkQueue::When::kAtOnce
+                                                     : shm::WorkQueue::When::kWhenWaitedFor;
   auto job = shared_->queue.start(
       [shared = shared_.get(), run = std::move(run), limit, name, event = std::move(event),
        caller = at::ThreadLocalState()] {
@@ -89,7 +111,7 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
           event->end();
         }
       },
-      shm::WorkQueue::When::kAtOnce);
+      when);
   return c10::make_intrusive<QueuedWork>(std::shared_ptr<shm::WorkQueue>(shared_, &shared_->queue),
                                          std::move(job), getRank(), start.type,
                                          std::move(start.outputs));
@@ -116,41 +138,108 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
     require_dense_cpu(tensor, name);
     require_separate_elements(tensor, name);
     (void)shm_fold(options.reduceOp, tensor, name);  // Throws for what no rank can do.
-    if (!HostCollectives::reduces(tensor, options.reduceOp)) {
-      return forward("allreduce", tensors, [&] {
-        return shared_->links.everybody()->allreduce_coalesced(tensors, options);
-      });
-    }
   }
   return start("all_reduce",
                {tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
                 options.timeout, tensors},
                [tensors, op = options.reduceOp](const HostCollectives& hosts, Deadline deadline) {
-                 for (const auto& tensor : tensors) {
-                   const at::Tensor dense = without_gaps(tensor);
-                   hosts.all_reduce(dense, op, deadline);
-                   if (!dense.is_same(tensor)) {
-                     tensor.copy_(dense);
-                   }
+                 const auto dense = without_gaps(tensors);
+                 hosts.all_reduce(dense, op, deadline);
+                 put_back(dense, tensors);
+               });
+}
+
+HostsBackend::WorkPointer HostsBackend::allreduce_sparse(Tensors& tensors,
+                                                         const c10d::AllreduceOptions& options) {
+  const std::string name = what("all_reduce of sparse tensors");
+  const at::Tensor tensor = only(tensors, name);
+  if (!tensor.defined() || tensor.layout() != at::kSparse || !tensor.device().is_cpu() ||
+      options.reduceOp != c10d::ReduceOp::SUM) {
+    throw UsageError(name + ": expected a sparse COO tensor on the CPU and the operation sum");
+  }
+  return start("all_reduce of sparse tensors",
+               {c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, {tensor}},
+               [tensor](const HostCollectives& hosts, Deadline deadline) {
+                 hosts.all_reduce_sparse(tensor, deadline);
+               });
+}
+
+// As an all_reduce of which the others forget the result: the same bits as there.
+HostsBackend::WorkPointer HostsBackend::reduce(Tensors& tensors,
+                                               const c10d::ReduceOptions& options) {
+  const std::string name = what("reduce");
+  const at::Tensor tensor = only(tensors, name);
+  require_dense_cpu(tensor, name);
+  require_rank(options.rootRank, getSize(), "root", name);
+  (void)shm_fold(options.reduceOp, tensor, name);
+  const bool is_root = options.rootRank == getRank();
+  if (is_root) {
+    require_separate_elements(tensor, name);
+  }
+  return start("reduce", {c10d::OpType::REDUCE, options.timeout, {tensor}},
+               [tensor, is_root, op = options.reduceOp](const HostCollectives& hosts,
+                                                        Deadline deadline) {
+                 const at::Tensor sum = is_root ? without_gaps(tensor) : own_copy(tensor);
+                 hosts.all_reduce({sum}, op, deadline);
+                 if (is_root) {
+                   put_back({sum}, {tensor});
                  }
                });
 }
 
-HostsBackend::WorkPointer HostsBackend::broadcast(Tensors& tensors,
-                                                  const c10d::BroadcastOptions& options) {
-  const std::string name = what("broadcast");
-  const at::Tensor tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
-  require_rank(options.rootRank, getSize(), "root", name);
-  return start("broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
-               [tensor, root = static_cast<int>(options.rootRank)](const HostCollectives& hosts,
-                                                                   Deadline deadline) {
-                 const at::Tensor dense = without_gaps(tensor);
-                 hosts.broadcast(dense, root, deadline);
-                 if (!dense.is_same(tensor)) {
-                   tensor.copy_(dense);
+// The same of all parts at once, of which each rank keeps its own.
+HostsBackend::WorkPointer HostsBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
+                                                       const c10d::ReduceScatterOptions& options) {
+  const std::string name = what("reduce_scatter");
+  if (outputs.size() != inputs.size()) {
+    throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
+                     std::to_string(inputs.size()) + " lists of inputs");
+  }
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    require_dense_cpu(outputs[i], name);
+    require_separate_elements(outputs[i], name);
+    require_one_per_rank(inputs[i], getSize(), outputs[i], name);
+    const auto own = inputs[i][static_cast<std::size_t>(getRank())].numel();
+    if (own != outputs[i].numel()) {
+      throw UsageError(name + ": the output has " + std::to_string(outputs[i].numel()) +
+                       " elements, expected " + std::to_string(own) +
+                       " as in the input for this rank");
+    }
+    (void)shm_fold(options.reduceOp, outputs[i], name);
+  }
+  return start("reduce_scatter", {c10d::OpType::REDUCE_SCATTER, options.timeout, outputs},
+               [outputs, inputs, op = options.reduceOp, rank = getRank()](
+                   const HostCollectives& hosts, Deadline deadline) {
+                 Tensors sums;
+                 for (const auto& list : inputs) {
+                   sums.push_back(flattened(list));
+                 }
+                 hosts.all_reduce(sums, op, deadline);
+                 for (std::size_t i = 0; i < outputs.size(); ++i) {
+                   const auto counts = element_counts(inputs[i]);
+                   const auto before =
+                       std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
+                   unflatten(sums[i].narrow(0, before, outputs[i].numel()), {outputs[i]});
                  }
                });
+}
+
+HostsBackend::WorkPointer HostsBackend::_reduce_scatter_base(
+    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
+  Tensors outputs{output};
+  Tensors inputs{input};
+  return reduce_scatter_tensor_coalesced(outputs, inputs, options);
+}
+
+HostsBackend::WorkPointer HostsBackend::reduce_scatter_tensor_coalesced(
+    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
+  const std::string name = what("reduce_scatter_tensor");
+  TensorLists lists;
+  for (const auto& input : inputs) {
+    require_dense_cpu(input, name);
+    lists.push_back(parts_of(input, getSize(), name));
+  }
+  return reduce_scatter(outputs, lists, options);
 }
 
 HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& options) {
@@ -158,135 +247,10 @@ HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& opti
                [](const HostCollectives& hosts, Deadline deadline) { hosts.barrier(deadline); });
 }
 
-HostsBackend::WorkPointer HostsBackend::forward(const char* operation, const Tensors& tensors,
-                                                const std::function<WorkPointer()>& begin) {
-  const std::string name = what(std::string(operation) + " #" + std::to_string(++started_));
-  shared_->links.throw_if_broken(name);
-  for (const auto& tensor : tensors) {
-    if (tensor.defined() && tensor.layout() == at::kStrided &&
-        (!tensor.is_contiguous() || tensor.is_conj() || tensor.is_neg())) {
-      throw UsageError(name +
-                       ": a tensor has gaps or is a conjugate, expected a contiguous one; "
-                       "between hosts this is Gloo's to do, pass tensor.contiguous()");
-    }
-  }
-  const NoSigpipe no_sigpipe;  // Some of Gloo's operations write in the thread that starts them.
-  auto work = as_peer_error(name, begin);
-  if (!work) {
-    return nullptr;
-  }
-  shared_->links.waiter().remember(work);
-  return c10::make_intrusive<ForwardedWork>(std::shared_ptr<HostLinks>(shared_, &shared_->links),
-                                            std::move(work), name);
-}
-
-HostsBackend::WorkPointer HostsBackend::allreduce_sparse(Tensors& tensors,
-                                                         const c10d::AllreduceOptions& options) {
-  return forward("allreduce of sparse tensors", tensors,
-                 [&] { return shared_->links.everybody()->allreduce(tensors, options); });
-}
-
-HostsBackend::WorkPointer HostsBackend::reduce(Tensors& tensors,
-                                               const c10d::ReduceOptions& options) {
-  return forward("reduce", tensors,
-                 [&] { return shared_->links.everybody()->reduce(tensors, options); });
-}
-
-HostsBackend::WorkPointer HostsBackend::allgather(TensorLists& outputs, Tensors& inputs,
-                                                  const c10d::AllgatherOptions& options) {
-  return forward("allgather", all_of(outputs, inputs),
-                 [&] { return shared_->links.everybody()->allgather(outputs, inputs, options); });
-}
-
-HostsBackend::WorkPointer HostsBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
-                                                        const c10d::AllgatherOptions& options) {
-  return forward("allgather_into_tensor", {output, input}, [&] {
-    return shared_->links.everybody()->_allgather_base(output, input, options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::allgather_coalesced(TensorLists& outputs, Tensors& inputs,
-                                                            const c10d::AllgatherOptions& options) {
-  return forward("allgather_coalesced", all_of(outputs, inputs), [&] {
-    return shared_->links.everybody()->allgather_coalesced(outputs, inputs, options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::allgather_into_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
-  return forward("allgather_into_tensor_coalesced", all_of({outputs}, inputs), [&] {
-    return shared_->links.everybody()->allgather_into_tensor_coalesced(outputs, inputs, options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::gather(TensorLists& outputs, Tensors& inputs,
-                                               const c10d::GatherOptions& options) {
-  return forward("gather", all_of(outputs, inputs),
-                 [&] { return shared_->links.everybody()->gather(outputs, inputs, options); });
-}
-
-HostsBackend::WorkPointer HostsBackend::scatter(Tensors& outputs, TensorLists& inputs,
-                                                const c10d::ScatterOptions& options) {
-  return forward("scatter", all_of(inputs, outputs),
-                 [&] { return shared_->links.everybody()->scatter(outputs, inputs, options); });
-}
-
-HostsBackend::WorkPointer HostsBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                                       const c10d::ReduceScatterOptions& options) {
-  return forward("reduce_scatter", all_of(inputs, outputs), [&] {
-    return shared_->links.everybody()->reduce_scatter(outputs, inputs, options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::_reduce_scatter_base(
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  return forward("reduce_scatter_tensor", {output, input}, [&] {
-    return shared_->links.everybody()->_reduce_scatter_base(output, input, options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  return forward("reduce_scatter_tensor_coalesced", all_of({outputs}, inputs), [&] {
-    return shared_->links.everybody()->reduce_scatter_tensor_coalesced(outputs, inputs, options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
-                                                      std::vector<int64_t>& output_sizes,
-                                                      std::vector<int64_t>& input_sizes,
-                                                      const c10d::AllToAllOptions& options) {
-  return forward("all_to_all", {output, input}, [&] {
-    return shared_->links.everybody()->alltoall_base(output, input, output_sizes, input_sizes,
-                                                     options);
-  });
-}
-
-HostsBackend::WorkPointer HostsBackend::alltoall(Tensors& outputs, Tensors& inputs,
-                                                 const c10d::AllToAllOptions& options) {
-  return forward("all_to_all", all_of({outputs}, inputs),
-                 [&] { return shared_->links.everybody()->alltoall(outputs, inputs, options); });
-}
-
-HostsBackend::WorkPointer HostsBackend::send(Tensors& tensors, int destination, int tag) {
-  return forward("send", tensors,
-                 [&] { return shared_->links.everybody()->send(tensors, destination, tag); });
-}
-
-HostsBackend::WorkPointer HostsBackend::recv(Tensors& tensors, int source, int tag) {
-  return forward("recv", tensors,
-                 [&] { return shared_->links.everybody()->recv(tensors, source, tag); });
-}
-
-HostsBackend::WorkPointer HostsBackend::recvAnysource(Tensors& tensors, int tag) {
-  return forward("recv", tensors,
-                 [&] { return shared_->links.everybody()->recvAnysource(tensors, tag); });
-}
-
 void HostsBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  const std::string name = what("monitored_barrier");
-  shared_->links.throw_if_broken(name);
-  const NoSigpipe no_sigpipe;  // As in forward().
+  shared_->links.throw_if_broken(what("monitored_barrier"));
+  const std::string name = what("monitored_barrier #" + std::to_string(++started_));
+  const NoSigpipe no_sigpipe;  // Gloo writes in the thread that calls it.
   as_peer_error(name,
                 [&] { shared_->links.everybody()->monitoredBarrier(options, wait_all_ranks); });
 }

@@ -10,14 +10,12 @@
 
 namespace lockstep::comm {
 
-// all_reduce, broadcast and barrier go through the hosts: inside a host in shared memory, between
-// hosts each byte once, in the order in which they were started, one at a time, in a thread of the
-// group's own or in one that waits.
-// Everything else is Gloo's.
+// Collectives run in the order in which they were started, one at a time, in a thread of the
+// group's own or in one that waits. Messages are Gloo's.
 //
-// Errors are UsageError for a call that cannot work and PeerError, naming a rank or a host, for
-// what happens on the way; after a PeerError the group is of no use, and the tensors of its works
-// hold anything.
+// Errors are UsageError for a call that cannot work, also any call in a fork of the process that
+// made the group, and PeerError, naming a rank or a host, for what happens on the way; after a
+// PeerError the group is of no use, and the contents of its works' tensors are undefined.
 class HostsBackend : public c10d::Backend {
  public:
   // All ranks call it. Throws PeerError if a rank does not come.
@@ -27,7 +25,7 @@ class HostsBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
   uint64_t getSequenceNumberForGroup() override { return started_; }
   void setSequenceNumberForGroup() override {}
-  void shutdown() override { shared_->links.leave(); }
+  void shutdown() override;
   void abort() override;
 
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
@@ -41,6 +39,7 @@ class HostsBackend : public c10d::Backend {
   WorkPointer barrier(const c10d::BarrierOptions& options) override;
 
   WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // Only the root's tensor changes.
   WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
   WorkPointer allgather(TensorLists& outputs, Tensors& inputs,
                         const c10d::AllgatherOptions& options) override;
@@ -92,9 +91,14 @@ class HostsBackend : public c10d::Backend {
     Tensors outputs;
   };
   WorkPointer start(const std::string& operation, Start start, Run run);
-  // Throws UsageError for tensors with gaps, in which Gloo would read and write other elements.
-  WorkPointer forward(const char* operation, const Tensors& tensors,
-                      const std::function<WorkPointer()>& begin);
+  // outputs[i][rank] receives that rank's i-th input.
+  WorkPointer gather_lists(Start begin, const TensorLists& outputs, const Tensors& inputs);
+  // all_to_all in both forms.
+  WorkPointer exchange(Start begin, const Tensors& outputs, const Tensors& inputs);
+  // One of Gloo's messages, of a tensor that it takes from `tensor` or is to put there.
+  enum class Way { kOut, kIn };
+  WorkPointer message(const char* operation, Way way, const at::Tensor& tensor,
+                      const std::function<WorkPointer(Tensors&)>& begin);
   [[nodiscard]] std::string what(const std::string& operation) const;
 
   std::shared_ptr<Shared> shared_;

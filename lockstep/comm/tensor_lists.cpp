@@ -20,6 +20,17 @@ std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors) {
   return dense;
 }
 
+at::Tensor own_copy(const at::Tensor& tensor) {
+  const at::Tensor dense = without_gaps(tensor);
+  return dense.is_same(tensor) ? dense.clone() : dense;
+}
+
+void put_back(const std::vector<at::Tensor>& buffers, const std::vector<at::Tensor>& tensors) {
+  if (const auto copy = copy_back(buffers, tensors)) {
+    copy();
+  }
+}
+
 std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
                                 const std::vector<at::Tensor>& tensors) {
   std::vector<std::pair<at::Tensor, at::Tensor>> pairs;

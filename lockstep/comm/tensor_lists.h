@@ -14,7 +14,11 @@ namespace lockstep::comm {
 at::Tensor without_gaps(const at::Tensor& tensor);
 std::vector<at::Tensor> without_gaps(const std::vector<at::Tensor>& tensors);
 
-// Copies each buffer into its tensor where they are not the same; null if there is nothing to copy.
+// A copy in any case.
+at::Tensor own_copy(const at::Tensor& tensor);
+// Copies each buffer into its tensor where they are not the same.
+void put_back(const std::vector<at::Tensor>& buffers, const std::vector<at::Tensor>& tensors);
+// The same later; null if there is nothing to copy.
 std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
                                 const std::vector<at::Tensor>& tensors);
 

@@ -3,7 +3,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
+
+#include <cmath>
 
 #include "lockstep/base/error.h"
 #include "tests/comm/shm_ranks.h"
@@ -108,22 +111,153 @@ TEST(HostsBackend, DroppingAGroupWithAWorkThatNobodyJoinsDoesNotWait) {
       kTwoHosts);
 }
 
-TEST(HostsBackend, ConjugatesAreSummedAndGapsRefusedWhereGlooWouldNotSeeThem) {
+TEST(HostsBackend, ConjugatesAreSummed) {
   run_ranks(
       2,
       [](Group& world) {
         const auto z = at::full({3}, c10::complex<float>(1, 2), at::kComplexFloat).conj();
         all_reduce(world, z)->wait();
         EXPECT_EQ(z[0].item<c10::complex<float>>(), c10::complex<float>(2, -4));
-        Tensors gaps{at::zeros({3, 4}).t()};
-        c10d::ReduceOptions options;
-        EXPECT_THAT([&] { world.backend()->reduce(gaps, options); },
-                    ThrowsMessage<UsageError>(HasSubstr("contiguous")));
-        Tensors shorts{at::zeros({3}, at::kShort)};  // Which Gloo does not reduce.
-        EXPECT_THROW(world.backend()->reduce(shorts, options)->wait(), UsageError);
-        world.barrier();
       },
       kTwoHosts);
+}
+
+// What a group on one host does, one over several does: the same calls, the same results.
+void reduce_in_every_way(Group& world) {
+  const int n = world.size();
+  for (const auto& [op, expected] : std::vector<std::pair<c10d::ReduceOp, double>>{
+           {c10d::ReduceOp::SUM, n * (n + 1) / 2.0},
+           {c10d::ReduceOp::AVG, std::trunc((n + 1) / 2.0)},
+           {c10d::ReduceOp::MIN, 1},
+           {c10d::ReduceOp::MAX, n}}) {
+    for (const auto dtype : {at::kShort, at::kInt}) {
+      c10d::ReduceOptions to;
+      to.reduceOp = op;
+      to.rootRank = n - 1;
+      const auto wide = at::full({3, 4}, world.rank() + 1, dtype);
+      Tensors gaps{wide.slice(1, 0, 4, 2)};
+      world.backend()->reduce(gaps, to)->wait();
+      const double sum = world.rank() == n - 1 ? 6 * expected + 6 * n : 12.0 * (world.rank() + 1);
+      EXPECT_EQ(wide.sum().item<double>(), sum) << "only the root's tensor changes";
+
+      c10d::ReduceScatterOptions options;
+      options.reduceOp = op;
+      at::Tensor output = at::full({2, 3}, -1, dtype).t();
+      at::Tensor input = at::full({6 * n}, world.rank() + 1, dtype);
+      world.backend()->_reduce_scatter_base(output, input, options)->wait();
+      EXPECT_EQ(output.sum().item<double>(), 6 * expected);
+    }
+  }
+  c10d::ReduceScatterOptions half;
+  half.reduceOp = lockstep::testing::premultiplied_sum(0.5);
+  Tensors outputs{at::zeros({2})};
+  std::vector<Tensors> inputs{Tensors(static_cast<std::size_t>(n), at::full({2}, 4.0F))};
+  world.backend()->reduce_scatter(outputs, inputs, half)->wait();
+  EXPECT_EQ(outputs[0][1].item<float>(), 2.0F * static_cast<float>(n));
+  Tensors nan{at::full({2}, world.rank() == 1 ? NAN : 1.0F)};
+  c10d::ReduceOptions to_first;
+  to_first.reduceOp = c10d::ReduceOp::MAX;
+  world.backend()->reduce(nan, to_first)->wait();
+  EXPECT_TRUE(world.rank() > 1 || std::isnan(nan[0][0].item<float>()));
+}
+
+TEST(HostsBackend, ReducesAsAGroupOnOneHostDoes) {
+  lockstep::testing::on_ranks(4, reduce_in_every_way);
+  lockstep::testing::run_on_hosts({1, 2, 1}, reduce_in_every_way);
+}
+
+TEST(HostsBackend, SparseTensorsAreSummed) {
+  lockstep::testing::run_on_hosts({1, 1, 1}, [](Group& world) {
+    Tensors tensors{at::full({3}, static_cast<float>(world.rank())).to_sparse()};
+    world.backend()->allreduce(tensors, {})->wait();
+    EXPECT_EQ(tensors[0].to_dense()[1].item<float>(), 3);
+  });
+}
+
+// Runs `body` in a fork, which ends with _exit(): 0 if it found what it expected.
+void in_a_fork(const std::function<bool()>& body) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::alarm(20);  // A child that hangs is killed, and seen.
+    ::_exit(body() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0) << (WIFSIGNALED(status) ? "it hung" : "it found something else");
+}
+
+template <class Call>
+bool is_refused(const Call& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return std::string(error.what()).find("fork") != std::string::npos;
+  }
+  return false;
+}
+
+TEST(HostsBackend, AForkIsRefusedAndDestroysNothingOfItsParents) {
+  lockstep::testing::run_on_hosts({1, 2, 1}, [](Group& world) {
+    const auto tensor = at::full({1000}, 1.0F);
+    world.all_reduce(tensor).wait();
+    auto group = std::make_unique<Group>(world.new_group({0, 1, 2, 3}));
+    auto backend = group->backend();
+    Tensors message{at::zeros({3})};
+    auto pending = world.rank() == 0 ? backend->recv(message, 3, 0) : nullptr;
+    in_a_fork([&] {
+      const bool refused =
+          is_refused([&] { group->all_reduce(tensor).wait(); }) &&
+          is_refused([&] { group->barrier(); }) && is_refused([&] { (void)group->store(); }) &&
+          is_refused([&] { (void)group->new_group({0}); }) &&
+          is_refused([&] { all_reduce(world, tensor); }) &&
+          is_refused([&] { backend->barrier({})->wait(); }) &&
+          is_refused([&] { backend->send(message, 1, 0); }) &&
+          is_refused([&] { backend->setTimeout(std::chrono::seconds(1)); }) &&
+          (!pending || is_refused([&] { pending->wait(); }));
+      backend->shutdown();
+      backend->abort();
+      pending.reset();
+      backend.reset();
+      group->destroy();
+      group.reset();
+      world.destroy();
+      return refused;
+    });
+    // The parent's group is what it was.
+    group->all_reduce(tensor).wait();
+    EXPECT_EQ(tensor[999].item<float>(), 16);
+    if (world.rank() == 3) {
+      message[0].fill_(7);
+      backend->send(message, 0, 0)->wait();
+    } else if (pending) {
+      pending->wait();
+      EXPECT_EQ(message[0][2].item<float>(), 7);
+    }
+    world.barrier();
+  });
+}
+
+// With a work under way, whose destructor would tell the others that this rank has left.
+TEST(HostsBackend, AForkThatLeavesAWorkBehindDoesNotEndTheGroup) {
+  lockstep::testing::run_on_hosts({1, 1}, [](Group& world) {
+    const auto tensor = at::full({100000}, 1.0F);
+    if (world.rank() == 1) {
+      world.store()->wait({"forked"});
+    }
+    auto work = all_reduce(world, tensor);
+    if (world.rank() == 0) {
+      in_a_fork([&] {
+        work.reset();
+        world.destroy();
+        return true;
+      });
+      world.store()->set("forked", std::vector<std::uint8_t>{1});
+    }
+    work->wait();
+    EXPECT_EQ(tensor[0].item<float>(), 2);
+    world.barrier();
+  });
 }
 
 TEST(HostsBackend, WrongCallsAreRefusedByName) {

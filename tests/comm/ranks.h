@@ -59,6 +59,26 @@ inline void run_ranks(int world_size, const std::function<void(Group&)>& body,
   }));
 }
 
+// "lockstep" with so many ranks on each of as many hosts, numbered host by host.
+inline void run_on_hosts(const std::vector<int>& ranks_on_hosts,
+                         const std::function<void(Group&)>& body) {
+  std::vector<int> host_of;
+  for (std::size_t host = 0; host < ranks_on_hosts.size(); ++host) {
+    host_of.insert(host_of.end(), static_cast<std::size_t>(ranks_on_hosts[host]),
+                   static_cast<int>(host));
+  }
+  EXPECT_NO_THROW(spawn(static_cast<int>(host_of.size()), [&](int rank) {
+    const auto host = "host" + std::to_string(host_of[static_cast<std::size_t>(rank)]);
+    ::setenv("LOCKSTEP_HOST_ID", host.c_str(), 1);
+    Group world =
+        init_process_group({.backend = "lockstep", .timeout = std::chrono::seconds(60)});
+    body(world);
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed, see above");
+    }
+  }));
+}
+
 inline void on_two_mpi_ranks(const std::function<void(Group&)>& body) { run_ranks(2, body, "mpi"); }
 
 }  // namespace lockstep::testing
