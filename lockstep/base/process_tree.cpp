@@ -2,9 +2,11 @@
 
 #include <strings.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -14,6 +16,7 @@
 #include <map>
 #include <optional>
 
+#include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
@@ -77,6 +80,20 @@ bool reap_all_but(pid_t spared) {
   }
 }
 
+// SIGKILL for one of `family`, the living descendants of this process. Its own parent may reap it
+// meanwhile and its pid may go to a stranger: the descriptor means one process for good, and the
+// look behind it tells whether that one is still of the family.
+void kill_descendant(pid_t pid, const std::vector<pid_t>& family) {
+  const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const auto info = read_stat(std::to_string(pid));
+  if (info && info->parent == ::getpid()) {
+    ::kill(pid, SIGKILL);  // Nobody but us can reap it.
+  } else if (process && info &&
+             std::find(family.begin(), family.end(), info->parent) != family.end()) {
+    ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  }
+}
+
 }  // namespace
 
 void become_subreaper() { ::prctl(PR_SET_CHILD_SUBREAPER, 1); }
@@ -104,12 +121,15 @@ std::vector<pid_t> descendants_of(pid_t root) {
 bool kill_descendants(Deadline deadline, pid_t spared) {
   // One look at /proc can miss a process that was forked during it; the next look finds it.
   for (int quiet_looks = 0; quiet_looks < 2 && reap_all_but(spared);) {
-    auto victims = descendants_of(::getpid());
-    std::erase(victims, spared);
-    for (const pid_t pid : victims) {
-      ::kill(pid, SIGKILL);
+    const auto family = descendants_of(::getpid());
+    const auto victims = family.size() - static_cast<std::size_t>(std::count(
+                                             family.begin(), family.end(), spared));
+    for (const pid_t pid : family) {
+      if (pid != spared) {
+        kill_descendant(pid, family);
+      }
     }
-    if (victims.empty()) {
+    if (victims == 0) {
       ++quiet_looks;
       continue;
     }

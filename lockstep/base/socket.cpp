@@ -95,6 +95,14 @@ bool is_connected_to_itself(int fd) {
          sizes[0] == sizes[1] && std::memcmp(&ends[0], &ends[1], sizes[0]) == 0;
 }
 
+int count(const addrinfo* address) {
+  int found = 0;
+  for (; address != nullptr; address = address->ai_next) {
+    ++found;
+  }
+  return found;
+}
+
 // 0 when connected, else the errno.
 int try_connect(int fd, const addrinfo& address, Deadline deadline) {
   if (::connect(fd, address.ai_addr, address.ai_addrlen) == 0) {
@@ -104,7 +112,7 @@ int try_connect(int fd, const addrinfo& address, Deadline deadline) {
     return errno;
   }
   pollfd waiting{fd, POLLOUT, 0};
-  // A lost SYN is sent again by a fresh attempt, and other addresses get their turn.
+  // A lost SYN is sent again by a fresh attempt.
   const int patience = std::min(deadline.poll_timeout(), 3000);
   if (::poll(&waiting, 1, patience) <= 0) {
     return ETIMEDOUT;
@@ -217,10 +225,13 @@ UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline) {
   std::string why = "no address";
   do {
     const Addresses addresses = resolve(endpoint, why);
+    int left = count(addresses.get());
     for (const addrinfo* address = addresses.get(); address != nullptr;
          address = address->ai_next) {
       UniqueFd fd(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-      const int error = fd ? try_connect(fd.get(), *address, deadline) : errno;
+      // One that does not answer must leave time for the others.
+      const Deadline turn = Deadline::in(deadline.remaining() / left--);
+      const int error = fd ? try_connect(fd.get(), *address, turn) : errno;
       if (error == 0) {
         return fd;
       }

@@ -10,7 +10,7 @@
 namespace lockstep::launch {
 namespace {
 
-constexpr int kMostWorkers = 4096;  // Each costs a process and up to four descriptors.
+constexpr int kMostWorkers = 4096;  // Each costs a process and up to five descriptors.
 
 int count_gpus(const std::string& device_folder) {
   int count = 0;

@@ -26,10 +26,10 @@ constexpr const char* kExamples =
     "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 ./train   # and 1 on the "
     "other\n";
 
-// A worker costs up to four descriptors here. Without the right to more, starting it will say so.
+// A worker costs up to five descriptors here. Without the right to more, starting it will say so.
 void allow_descriptors_for(int workers) {
   rlimit limit{};
-  const rlim_t wanted = 64 + 4 * static_cast<rlim_t>(workers);
+  const rlim_t wanted = 64 + 5 * static_cast<rlim_t>(workers);
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
     limit.rlim_cur = std::min(limit.rlim_max, wanted);
     ::setrlimit(RLIMIT_NOFILE, &limit);

@@ -1,6 +1,8 @@
 #include "lockstep/launch/spawn.h"
 
 #include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -67,9 +69,19 @@ void connect_stream(int fd, int number) {
   ::_exit(126);
 }
 
+constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older C libraries do not name.
+
+// As waitid(2) for this child alone; fails with ECHILD once it was reaped.
+int wait_for_child(const Child& child, siginfo_t& ended, int options) {
+  const bool exact = static_cast<bool>(child.handle);
+  return ::waitid(exact ? kPidfd : P_PID,
+                  static_cast<id_t>(exact ? child.handle.get() : child.pid), &ended,
+                  WEXITED | options);
+}
+
 }  // namespace
 
-pid_t start_child(const ChildSpec& spec, const Signals& signals) {
+Child start_child(const ChildSpec& spec, const Signals& signals) {
   Prepared prepared;
   prepared.arguments = spec.arguments;
   prepared.environment = flatten(spec.environment);
@@ -92,13 +104,24 @@ pid_t start_child(const ChildSpec& spec, const Signals& signals) {
     errno = error;
     throw_errno("starting '" + spec.path + "'");
   }
-  return child;
+  return {child, UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)))};
 }
 
-void signal_child(pid_t pid, int signal) {
+void signal_child(const Child& child, int signal, Reach reach) {
+  siginfo_t ended{};
+  if (wait_for_child(child, ended, WNOHANG | WNOWAIT) != 0) {
+    return;
+  }
   // A child that has just been forked may not lead its group yet.
-  if (::kill(-pid, signal) != 0) {
-    ::kill(pid, signal);
+  if (reach == Reach::kProcess || ::kill(-child.pid, signal) != 0) {
+    ::kill(child.pid, signal);
+  }
+}
+
+void end_child(Child child) {
+  signal_child(child, SIGKILL);
+  siginfo_t ended{};
+  while (wait_for_child(child, ended, 0) != 0 && errno == EINTR) {
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/environment.h"
+#include "lockstep/base/fd.h"
 #include "lockstep/launch/signals.h"
 
 namespace lockstep::launch {
@@ -22,13 +23,26 @@ struct ChildSpec {
   int kept_fd = -1;  // Stays open in the child, under the same number.
 };
 
+struct Child {
+  pid_t pid = 0;
+  // A pidfd: means this child alone, also when its pid has gone to another process. Closed where
+  // there are no pidfds; then nobody but its owner may reap the child.
+  UniqueFd handle;
+};
+
 // The child leads a session of its own, so signals reach it and its children by process group
 // and never from the terminal; the kernel kills it when this process dies. If the program
 // cannot be executed the child says so on its stderr and ends with 126. Throws IoError if
 // there can be no further process.
-pid_t start_child(const ChildSpec& spec, const Signals& signals);
+Child start_child(const ChildSpec& spec, const Signals& signals);
 
-// To the child and everything in its process group.
-void signal_child(pid_t pid, int signal);
+enum class Reach { kGroup, kProcess };
+
+// To the child and everything in its process group, or to the child alone; to nobody once the
+// child was reaped, for its pid may mean another process then.
+void signal_child(const Child& child, int signal, Reach reach = Reach::kGroup);
+
+// Kills and reaps it, if nobody has reaped it yet.
+void end_child(Child child);
 
 }  // namespace lockstep::launch

@@ -1,11 +1,8 @@
 #include "lockstep/launch/store_process.h"
 
-#include <sys/wait.h>
-
-#include <csignal>
+#include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/launch/spawn.h"
 
 namespace lockstep::launch {
 
@@ -27,7 +24,7 @@ int StoreProcess::open(const Endpoint& endpoint) {
   spec.arguments = {spec.path, "--listen-fd", std::to_string(listener_.fd.get())};
   spec.environment = context_.environment;
   spec.kept_fd = listener_.fd.get();
-  pid_ = start_child(spec, *context_.signals);
+  child_ = start_child(spec, *context_.signals);
   listener_ = {};
   return port;
 }
@@ -37,11 +34,9 @@ void StoreProcess::stop() {
     loop_.forget(listener_.fd.get());
     listener_ = {};
   }
-  if (pid_ > 0) {
+  if (child_.pid > 0) {
     // It holds nothing worth saving, and nobody waits for an answer any more.
-    signal_child(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-    pid_ = 0;
+    end_child(std::exchange(child_, {}));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "lockstep/base/socket.h"
 #include "lockstep/launch/context.h"
 #include "lockstep/launch/event_loop.h"
+#include "lockstep/launch/spawn.h"
 
 namespace lockstep::launch {
 
@@ -27,15 +28,15 @@ class StoreProcess {
   int open(const Endpoint& endpoint);
   void stop();
 
-  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] pid_t pid() const { return child_.pid; }
   // To be called when the process has ended by itself and was reaped.
-  void forget() { pid_ = 0; }
+  void forget() { child_ = {}; }
 
  private:
   const Context& context_;
   EventLoop& loop_;
   Listener listener_;  // Only while there is no program to hand it to.
-  pid_t pid_ = 0;
+  Child child_;
 };
 
 }  // namespace lockstep::launch

@@ -18,7 +18,7 @@ namespace lockstep::launch {
 struct WorkerGroup::Worker {
   int local_rank = 0;
   int rank = 0;
-  pid_t pid = 0;
+  Child child;
   bool running = false;
   WorkerFiles files;
   WorkerRoutes routes;
@@ -123,7 +123,7 @@ void WorkerGroup::start_worker(Worker& worker) {
   spec.environment = environment_of(worker);
   spec.stdout_fd = out.fd;
   spec.stderr_fd = err.fd;
-  worker.pid = start_child(spec, *context_.signals);
+  worker.child = start_child(spec, *context_.signals);
   worker.running = true;
   watch(worker.out);
   watch(worker.err);
@@ -194,7 +194,15 @@ void WorkerGroup::signal(int number) {
   told_to_stop_ = true;
   for (const auto& worker : workers_) {
     if (worker.running) {
-      signal_child(worker.pid, number);
+      signal_child(worker.child, number);
+    }
+  }
+}
+
+void WorkerGroup::pass_on(int number) {
+  for (const auto& worker : workers_) {
+    if (worker.running) {
+      signal_child(worker.child, number, Reach::kProcess);
     }
   }
 }
@@ -203,7 +211,7 @@ void WorkerGroup::on_exits(const std::vector<ChildExit>& exits) {
   const std::size_t known = failures_.size();
   for (const auto& exit : exits) {
     const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) {
-      return w.running && w.pid == exit.pid;
+      return w.running && w.child.pid == exit.pid;
     });
     if (worker != workers_.end()) {
       worker->running = false;
@@ -229,7 +237,7 @@ void WorkerGroup::record(Worker& worker, int status) {
   failure.local_rank = worker.local_rank;
   failure.node_rank = start_.node_rank;
   failure.host = context_.options.nodes.name;
-  failure.pid = worker.pid;
+  failure.pid = worker.child.pid;
   failure.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   failure.stopped_by_us = told_to_stop_;
@@ -296,7 +304,7 @@ std::string WorkerGroup::running_ranks() const {
   std::vector<std::string> ranks;
   for (const auto& worker : workers_) {
     if (worker.running) {
-      ranks.push_back(std::to_string(worker.rank) + " (pid " + std::to_string(worker.pid) + ")");
+      ranks.push_back(std::to_string(worker.rank) + " (pid " + std::to_string(worker.child.pid) + ")");
     }
   }
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");

@@ -42,6 +42,9 @@ class WorkerGroup {
   void on_exits(const std::vector<ChildExit>& exits);
   // Passes a signal on to all that still run, and their process groups.
   void signal(int number);
+  // The same for a signal that asks nobody to stop; to the workers alone, for their children may
+  // know nothing of it.
+  void pass_on(int number);
   // Reads what the workers wrote before they ended, until the deadline.
   void drain(Deadline deadline);
   // Pauses reading while the console is full; call it before each wait.

@@ -90,6 +90,15 @@ inline Start start_command(int workers = 1) {
   return start;
 }
 
+// False if there is no such file within 10 s.
+inline bool wait_for_file(const std::string& path) {
+  const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+  while (!std::filesystem::exists(path) && !deadline.passed()) {
+    ::usleep(1000);
+  }
+  return std::filesystem::exists(path);
+}
+
 // Runs `body` in a forked process and returns how it ended, as a shell would say it.
 inline int exit_code_of(const std::function<int()>& body) {
   const pid_t child = ::fork();

@@ -3,13 +3,14 @@
 #include <gtest/gtest.h>
 
 #include "job.h"
+#include "lockstep/base/process_tree.h"
 
 namespace lockstep::launch {
 namespace {
 
-int wait_for(pid_t pid) {
+int wait_for(const Child& child) {
   int status = 0;
-  ::waitpid(pid, &status, 0);
+  ::waitpid(child.pid, &status, 0);
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -90,7 +91,7 @@ int end_of_a_sleeper_told_to_stop() {
   ChildSpec spec;
   spec.path = "/bin/sleep";
   spec.arguments = {"sleep", "100"};
-  const pid_t child = start_child(spec, signals);
+  const Child child = start_child(spec, signals);
   signal_child(child, SIGTERM);
   return wait_for(child);
 }
@@ -99,6 +100,46 @@ TEST(SignalChild, ReachesItEvenBeforeItHasAGroup) {
   for (int i = 0; i < 50; ++i) {
     EXPECT_EQ(end_of_a_sleeper_told_to_stop(), 128 + SIGTERM);
   }
+}
+
+// Starts a child that ends and leaves another process in its group, reaps the child, calls `act`
+// and returns the signal by which the one left over ends when it is told to by SIGTERM.
+int end_of_what_is_left_after(const std::function<void(Child)>& act) {
+  const TestFolder folder;
+  return exit_code_of([&] {
+    become_subreaper();
+    const Signals signals({});
+    ChildSpec spec;
+    spec.path = "/bin/sh";
+    spec.arguments = {"sh", "-c", "sleep 100 & echo $! > " + folder.path("pid")};
+    Child child = start_child(spec, signals);
+    wait_for(child);
+    act(std::move(child));
+    const pid_t left = std::stoi(folder.read("pid"));
+    ::kill(left, SIGTERM);  // A SIGKILL that was sent before would come first.
+    int status = 0;
+    return ::waitpid(left, &status, 0) == left && WIFSIGNALED(status) ? WTERMSIG(status) : -1;
+  });
+}
+
+TEST(SignalChild, ReachesNobodyOnceTheChildWasReaped) {
+  EXPECT_EQ(end_of_what_is_left_after([](const Child& child) { signal_child(child, SIGKILL); }),
+            SIGTERM);
+}
+
+TEST(EndChild, LeavesAChildAloneThatWasReaped) {
+  EXPECT_EQ(end_of_what_is_left_after([](Child child) { end_child(std::move(child)); }), SIGTERM);
+}
+
+TEST(EndChild, KillsAndReaps) {
+  const Signals signals({});
+  ChildSpec spec;
+  spec.path = "/bin/sleep";
+  spec.arguments = {"sleep", "100"};
+  Child child = start_child(spec, signals);
+  const pid_t pid = child.pid;
+  end_child(std::move(child));
+  EXPECT_EQ(::waitpid(pid, nullptr, 0), -1);
 }
 
 TEST(SignalChild, EndsItEvenWhereWeWereStartedWithSigtermIgnored) {
