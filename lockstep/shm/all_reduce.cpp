@@ -43,8 +43,7 @@ class Folding {
         factors_(team.scratch().factors) {}
 
   void run(Kind kind, Deadline deadline) {
-    auto place = team_.memory()->place_of(team_.rank(), tensor_.data, bytes_);
-    place = place % element_ == 0 ? place : 0;  // Peers could not read it as elements.
+    const auto place = own_place();
     team_.announce({.kind = kind,
                     .dtype = reduction_.dtype,
                     .op = announced_op(reduction_.op),
@@ -75,6 +74,13 @@ class Folding {
   }
 
  private:
+  // Small tensors are staged wherever they lie.
+  [[nodiscard]] std::uint64_t own_place() const {
+    const auto place =
+        bytes_ <= kSmallBytes ? 0 : team_.memory()->place_of(team_.rank(), tensor_.data, bytes_);
+    return place % element_ == 0 ? place : 0;  // Peers could not read it as elements.
+  }
+
   struct Range {
     std::size_t at;  // Element of the tensor.
     std::size_t count;
