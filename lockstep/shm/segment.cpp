@@ -23,6 +23,11 @@ constexpr unsigned kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 constexpr std::size_t kCapacity = std::size_t{1}
                                   << 44;  // Costs nothing: neither pages nor addresses.
 
+// What the kernel needs beside the pages themselves: 0.2 % for the file and as much for each
+// process that maps it (x86_64, Linux 6.18). Taking what is free to the last page gets a process
+// killed.
+std::size_t kernel_tables(std::size_t bytes) { return bytes / 32 + (std::size_t{4} << 20); }
+
 // A file of the whole capacity would be a signal under `ulimit -f`.
 std::size_t allowed_capacity() {
   struct rlimit limit {};
@@ -124,8 +129,9 @@ std::size_t Segment::bytes() const {
   return count == 0 ? 0 : pieces_[count - 1].begin + pieces_[count - 1].mapping.bytes();
 }
 
+// Most memory is in the pieces that came last.
 std::byte* Segment::at(std::size_t offset, std::size_t bytes) const {
-  for (std::size_t i = 0, count = pieces(); i < count; ++i) {
+  for (std::size_t i = pieces(); i-- > 0;) {
     const auto& [mapping, begin] = pieces_[i];
     if (offset >= begin && offset - begin < mapping.bytes()) {
       const std::size_t inside = offset - begin;
@@ -137,7 +143,7 @@ std::byte* Segment::at(std::size_t offset, std::size_t bytes) const {
 
 std::optional<std::size_t> Segment::offset_of(const void* data, std::size_t bytes) const {
   const auto address = reinterpret_cast<std::uintptr_t>(data);
-  for (std::size_t i = 0, count = pieces(); i < count; ++i) {
+  for (std::size_t i = pieces(); i-- > 0;) {
     const auto& [mapping, begin] = pieces_[i];
     const std::size_t inside = address - reinterpret_cast<std::uintptr_t>(mapping.data());
     if (inside < mapping.bytes() && bytes <= mapping.bytes() - inside) {
@@ -160,10 +166,12 @@ void Segment::back(std::size_t offset, std::size_t bytes, const std::string& wha
     return IoError(what + ": " + size_text(bytes) + " of shared memory are needed, " + why +
                    "; use fewer ranks or smaller tensors, or raise the limit");
   };
+  const std::size_t tables = kernel_tables(bytes);
   const HostLock lock;
   const FreeMemory free = free_memory();
-  if (bytes > free.bytes) {
-    throw explain(size_text(free.bytes) + " are free in " + free.limited_by);
+  if (bytes > free.bytes || tables > free.bytes - bytes) {
+    throw explain("and " + size_text(tables) + " for the kernel's tables of them; " +
+                  size_text(free.bytes) + " are free in " + free.limited_by);
   }
   int result = 0;
   do {

@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/memory.h"
 #include "lockstep/shm/host_lock.h"
 #include "tests/shm/memory_cgroup.h"
 #include "tests/shm/teams.h"
@@ -191,7 +192,33 @@ TEST(ShmLimits, RanksThatFitIntoTheirCgroupTakeAllOfItAtTheSameTime) {
   EXPECT_THAT(statuses, ::testing::Each(0));
 }
 
-// Up to the last page: what the kernel itself needs on the way must not be missing then.
+// What the kernel itself needs for the pages must not be missing in the end.
+TEST(ShmLimits, WhoTakesAllThatIsFreeGetsAnErrorOrAllOfItAndIsNotKilled) {
+  const MemoryCgroup cgroup(kGiBytes / 4);
+  if (!cgroup.works()) {
+    std::cout << "no memory cgroup can be made here (" << cgroup.why_not()
+              << "): not tested, a whole machine is not to be filled\n";
+    return;
+  }
+  for (const std::size_t less : {0, 64, 1024, 4096, 8192, 12288, 13312, 14336, 20480}) {
+    const auto statuses = statuses_of(1, [&](int) {
+      cgroup.enter();
+      Segment segment = Segment::create(0);
+      const std::size_t bytes = (free_memory().bytes - less * 1024) / kGranule * kGranule;
+      try {
+        segment.back(0, bytes, "test");
+      } catch (const IoError&) {
+        return less < 4096 ? kTooLittle : 0;
+      }
+      segment.extend(bytes);
+      std::memset(segment.data(), 1, bytes);
+      return 0;
+    });
+    EXPECT_EQ(statuses[0], less < 4096 ? kTooLittle << 8 : 0) << less << " KiB less";
+    EXPECT_EQ(cgroup.kills(), 0) << less << " KiB less";
+  }
+}
+
 TEST(ShmLimits, RanksThatTakeAndUseMemoryUntilThereIsNoneGetErrorsAndNoneIsKilled) {
   constexpr int kMembers = 4;
   const MemoryCgroup cgroup(kGiBytes / 2);
