@@ -103,6 +103,7 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
   std::shared_ptr<ShmGroup> group_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<uint64_t> started_{0};
+  std::atomic<uint64_t> monitored_barriers_{0};
   bool core_to_spare_;
 };
 

@@ -10,9 +10,13 @@
 namespace lockstep::comm {
 namespace {
 
-// c10d's tags are ints: no message of a user can have these.
-constexpr std::uint64_t kArrived = std::uint64_t{1} << 40;
-constexpr std::uint64_t kGoOn = kArrived + 1;
+// c10d's tags are ints: no message of a user can have these. Each barrier has its own two, so that
+// one which timed out leaves nothing to the next.
+struct Tags {
+  explicit Tags(std::uint64_t number) : arrived((std::uint64_t{1} << 40) + 2 * number) {}
+  std::uint64_t arrived;
+  std::uint64_t go_on = arrived + 1;
+};
 
 // What the list looked like when the time was over.
 struct RollCall {
@@ -21,11 +25,11 @@ struct RollCall {
   std::string why;  // Of the first that is missing.
 };
 
-RollCall call_roll(ShmGroup& group, Deadline deadline, bool wait_all_ranks) {
+RollCall call_roll(ShmGroup& group, const Tags& tags, Deadline deadline, bool wait_all_ranks) {
   RollCall roll;
   std::vector<std::shared_ptr<shm::Receipt>> receipts;
   for (int rank = 1; rank < group.team->size(); ++rank) {
-    receipts.push_back(group.mailbox.post({.source = rank, .tag = kArrived}));
+    receipts.push_back(group.mailbox.post({.source = rank, .tag = tags.arrived}));
   }
   for (const auto& receipt : receipts) {
     try {
@@ -44,9 +48,9 @@ RollCall call_roll(ShmGroup& group, Deadline deadline, bool wait_all_ranks) {
   return roll;
 }
 
-void report_to_rank_0(ShmGroup& group, Deadline deadline) {
-  group.mailbox.send(0, kArrived, nullptr, 0);
-  const auto receipt = group.mailbox.post({.source = 0, .tag = kGoOn});
+void report_to_rank_0(ShmGroup& group, const Tags& tags, Deadline deadline) {
+  group.mailbox.send(0, tags.arrived, nullptr, 0);
+  const auto receipt = group.mailbox.post({.source = 0, .tag = tags.go_on});
   try {
     group.mailbox.wait(*receipt, deadline);
   } catch (const PeerError& error) {
@@ -61,8 +65,9 @@ void report_to_rank_0(ShmGroup& group, Deadline deadline) {
 
 void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   group_->team->watch().throw_if_broken();
+  const Tags tags(monitored_barriers_++);
   if (getRank() != 0) {
-    report_to_rank_0(*group_, Deadline::in(timeout_));
+    report_to_rank_0(*group_, tags, Deadline::in(timeout_));
     return;
   }
   const auto timeout = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout;
@@ -71,7 +76,7 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait
   if (timeout <= std::chrono::milliseconds(0) && getSize() > 1) {
     verdict = "Rank 0 timed out in monitoredBarrier after " + to_text(timeout) +
               ", before it looked for the others";
-  } else if (const auto roll = call_roll(*group_, deadline, wait_all_ranks);
+  } else if (const auto roll = call_roll(*group_, tags, deadline, wait_all_ranks);
              !roll.missing.empty()) {
     verdict =
         std::string(roll.missing.size() == 1 ? "Rank " : "Ranks ") + join_numbers(roll.missing) +
@@ -84,7 +89,7 @@ void ShmBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait
     throw PeerError(verdict);
   }
   for (int rank = 1; rank < getSize(); ++rank) {
-    group_->mailbox.send(rank, kGoOn, nullptr, 0);
+    group_->mailbox.send(rank, tags.go_on, nullptr, 0);
   }
 }
 

@@ -26,6 +26,25 @@ TEST(ShmMonitoredBarrier, LetsAllPassAgainAndAgain) {
   });
 }
 
+TEST(ShmMonitoredBarrier, OneThatTimedOutLeavesNothingToTheNext) {
+  on_ranks(2, [](Group& world) {
+    if (world.rank() == 1) {
+      world.backend()->setTimeout(milliseconds(1));
+      EXPECT_THROW(monitored_barrier(world, c10d::kUnsetTimeout, false), PeerError);
+      world.backend()->setTimeout(std::chrono::minutes(1));
+      world.store()->set("gave up", "1");
+      monitored_barrier(world, c10d::kUnsetTimeout, false);
+      world.store()->set("passed", "1");
+    } else {
+      world.store()->wait({"gave up"});
+      monitored_barrier(world, c10d::kUnsetTimeout, false);
+      EXPECT_ANY_THROW(world.store()->wait({"passed"}, milliseconds(300)));
+      monitored_barrier(world, c10d::kUnsetTimeout, false);
+    }
+    world.barrier();
+  });
+}
+
 TEST(ShmMonitoredBarrier, NamesTheFirstRankThatIsMissing) {
   on_ranks(4, [](Group& world) {
     if (world.rank() == 0) {
