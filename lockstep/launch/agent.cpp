@@ -1,13 +1,18 @@
 #include "lockstep/launch/agent.h"
 
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <ctime>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
+#include "lockstep/launch/error_file.h"
 #include "lockstep/launch/leader.h"
 #include "lockstep/launch/local_node.h"
 #include "lockstep/launch/member.h"
@@ -53,6 +58,7 @@ class Agent {
     } catch (const std::exception& error) {
       fail(1, error.what());
     }
+    tell_supervisor(*exit_code_);
     if (uplink_) {
       uplink_->close(Deadline::in(kFarewellPatience));
     }
@@ -64,12 +70,12 @@ class Agent {
 
  private:
   void open() {
-    context_.folder.make();
     loop_.watch(context_.signals->fd(), POLLIN, [this] { on_signals(); });
-    loop_.watch(supervisor_.get(), POLLIN, [this] { on_supervisor_gone(); });
+    loop_.watch(supervisor_.get(), POLLIN, [this] { on_supervisor(); });
     NodeHooks hooks;
+    hooks.prepare = [this] { context_.folder.make(); };
     hooks.report = [this](const Message& message) { uplink_->report(message); };
-    hooks.sweep = [this] { uplink_->sweep(); };
+    hooks.sweep = [this] { return uplink_->sweep(); };
     node_ = std::make_unique<LocalNode>(context_, loop_, consoles_, std::move(hooks));
     const bool several = context_.options.nodes.count > 1;
     auto listener = several ? try_to_lead(context_.options.nodes) : std::nullopt;
@@ -103,11 +109,28 @@ class Agent {
       node_->stop(*stop);
     } else if (const auto* end = std::get_if<End>(&command)) {
       kill_descendants(Deadline::in(kKillPatience));
+      tell_outer_launcher(*end);
       // Whoever sent the signal here has been told already.
       if (!first_signal_ || end->exit_code != 128 + *first_signal_) {
         consoles_.err.say(end->text);
       }
       exit_code_ = end->exit_code;
+    }
+  }
+
+  // A launcher may be a worker of another one, whose report then tells our root cause.
+  void tell_outer_launcher(const End& end) {
+    const auto path = context_.environment.get("TORCHELASTIC_ERROR_FILE");
+    const bool failed = end.root_cause || end.exit_code == 1;  // Not ended by a signal to us.
+    if (!path || !failed) {
+      return;
+    }
+    const ErrorNote note = end.root_cause
+                               ? note_of(*end.root_cause, context_.options.nodes.count > 1)
+                               : ErrorNote{end.text, "", std::time(nullptr)};
+    if (!write_error_note(*path, note, end.exit_code)) {
+      consoles_.err.say("lockstep run: the error file '" + *path +
+                        "' cannot be written: " + std::generic_category().message(errno) + "\n");
     }
   }
 
@@ -123,15 +146,48 @@ class Agent {
     while (const auto signal = context_.signals->next()) {
       if (*signal == SIGCHLD) {
         reap();
-      } else if (first_signal_) {
-        kill_descendants(Deadline::in(kKillPatience));
-        context_.folder.remove_if_temporary();
-        ::_exit(128 + *first_signal_);
       } else {
-        first_signal_ = signal;
-        node_->interrupt(*signal);
+        on_signal(*signal, SignalPath::kOwn);
       }
     }
+  }
+
+  void on_supervisor() {
+    unsigned char numbers[16];
+    const ssize_t got = ::recv(supervisor_.get(), numbers, sizeof numbers, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+      on_supervisor_gone();
+    }
+    for (ssize_t i = 0; i < got; ++i) {
+      on_signal(numbers[i], SignalPath::kSupervisor);
+    }
+  }
+
+  void on_signal(int signal, SignalPath path) {
+    if (echoes_.is_echo(signal, path)) {
+      return;
+    }
+    if (!context_.signals->ends_job(signal)) {
+      node_->pass_on(signal);
+      return;
+    }
+    // A closing terminal hangs up more than once, and systemd may hang up beside its SIGTERM: only
+    // who asks for the end a second time is in a hurry.
+    if (signal != SIGHUP && ++asked_to_end_ == 2) {
+      tell_supervisor(128 + *first_signal_);
+      kill_descendants(Deadline::in(kKillPatience));
+      context_.folder.remove_if_temporary();
+      ::_exit(128 + *first_signal_);
+    }
+    if (!first_signal_ || signal != SIGHUP) {
+      first_signal_ = first_signal_.value_or(signal);
+      node_->interrupt(signal);
+    }
+  }
+
+  void tell_supervisor(int code) const {
+    const char byte = static_cast<char>(code);
+    ::send(supervisor_.get(), &byte, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
   }
 
   void reap() {
@@ -153,6 +209,10 @@ class Agent {
   void fail(int code, const std::string& what) {
     kill_descendants(Deadline::in(kKillPatience));
     consoles_.err.say("lockstep run: " + what + "\n");
+    tell_outer_launcher({1, what, std::nullopt});
+    if (uplink_) {
+      uplink_->give_up(what);
+    }
     exit_code_ = code;
   }
 
@@ -162,7 +222,9 @@ class Agent {
   Consoles consoles_;
   std::unique_ptr<LocalNode> node_;
   std::unique_ptr<Uplink> uplink_;
+  EchoFilter echoes_;
   std::optional<int> first_signal_;
+  int asked_to_end_ = 0;
   std::optional<int> exit_code_;
 };
 

@@ -6,9 +6,12 @@
 
 namespace lockstep::launch {
 
-// Runs the job and returns the exit code; every process it started is gone then. When
-// `supervisor` (a pipe nobody writes to) reaches its end, the launcher that the user sees was
-// killed: this process then kills everything, removes the temporary folder and exits.
+// Runs the job and returns the exit code; every process it started is gone then.
+//
+// `supervisor` is a stream socket. Each byte that comes is the number of a signal that reached the
+// launcher that the user sees; when there is an end, that launcher was killed: this process then
+// kills everything, removes the temporary folder and exits. One byte goes the other way: the exit
+// code, as soon as it is known.
 int run_agent(const Context& context, UniqueFd supervisor);
 
 }  // namespace lockstep::launch

@@ -23,39 +23,23 @@ std::chrono::milliseconds since(Deadline::Clock::time_point then) {
 }  // namespace
 
 Channel::Channel(UniqueFd socket)
-    : socket_(std::move(socket)),
-      unsent_(greeting()),
+    : outbox_(std::make_shared<Outbox>(std::move(socket))),
       opened_(Deadline::Clock::now()),
-      last_heard_(opened_),
-      last_sent_(opened_) {
-  set_nonblocking(socket_.get());
+      last_heard_(opened_) {
   const int on = 1;
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  flush();
+  ::setsockopt(fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  outbox_->post(greeting());
 }
 
 std::chrono::milliseconds Channel::age() const { return since(opened_); }
 
-void Channel::send(const Message& message) {
-  unsent_ += frame(encode(message));
-  last_sent_ = Deadline::Clock::now();
-  flush();
-}
+void Channel::send(const Message& message) { outbox_->post(frame(encode(message))); }
 
-void Channel::flush() {
-  while (!unsent_.empty()) {
-    const ssize_t sent =
-        ::send(socket_.get(), unsent_.data(), unsent_.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (sent <= 0) {
-      break;  // If the connection is gone, receive() says so.
-    }
-    unsent_.erase(0, static_cast<std::size_t>(sent));
-  }
-}
+void Channel::flush() { outbox_->flush(); }
 
 std::vector<Message> Channel::receive() {
   char block[65536];
-  const ssize_t got = ::recv(socket_.get(), block, sizeof block, MSG_DONTWAIT);
+  const ssize_t got = ::recv(fd(), block, sizeof block, MSG_DONTWAIT);
   if (got == 0) {
     throw PeerError("its launcher closed the connection without a word");
   }
@@ -77,17 +61,18 @@ std::vector<Message> Channel::receive() {
   return messages;
 }
 
-void Channel::on_time() {
+bool Channel::unread() const {
+  pollfd waiting{fd(), POLLIN, 0};
+  return ::poll(&waiting, 1, 0) > 0;
+}
+
+void Channel::check(std::chrono::milliseconds silence_limit) const {
   // If we were busy ourselves, its signs of life may lie unread in the socket.
-  pollfd unread{socket_.get(), POLLIN, 0};
-  if (since(last_heard_) >= kSilenceLimit && ::poll(&unread, 1, 0) == 0) {
-    throw PeerError("no sign of life for " + to_text(kSilenceLimit));
+  if (since(last_heard_) >= silence_limit && !unread()) {
+    throw PeerError("no sign of life for " + to_text(silence_limit));
   }
-  if (unsent_.size() > kMostUnsent) {
+  if (outbox_->unsent() > kMostUnsent) {
     throw PeerError("it does not read what it is sent");
-  }
-  if (since(last_sent_) >= kHeartbeatInterval) {
-    send(Heartbeat{});
   }
 }
 
@@ -100,19 +85,19 @@ void Channel::close(Deadline deadline) {
   while (open && !deadline.passed()) {
     flush();
     if (!pending() && !said_goodbye) {
-      ::shutdown(socket_.get(), SHUT_WR);
+      ::shutdown(fd(), SHUT_WR);
       said_goodbye = true;
     }
     const short events = static_cast<short>(POLLIN | (pending() ? POLLOUT : 0));
-    pollfd ready{socket_.get(), events, 0};
+    pollfd ready{fd(), events, 0};
     ::poll(&ready, 1, deadline.poll_timeout());
     ssize_t got = 0;
     do {
-      got = ::recv(socket_.get(), block, sizeof block, MSG_DONTWAIT);
+      got = ::recv(fd(), block, sizeof block, MSG_DONTWAIT);
     } while (got > 0);
     open = got < 0 && (errno == EAGAIN || errno == EINTR);
   }
-  socket_.reset();
+  outbox_->close();
 }
 
 }  // namespace lockstep::launch

@@ -44,6 +44,8 @@ void Coordinator::on_message(PeerId peer, const Message& message) {
   }
   if (const auto* failed = std::get_if<Failed>(&message)) {
     on_failed(peer, *failed);
+  } else if (const auto* unable = std::get_if<Unable>(&message)) {
+    on_unable(peer, *unable);
   } else if (const auto* stopped = std::get_if<Stopped>(&message)) {
     on_stopped(peer, *stopped);
   } else if (const auto* done = std::get_if<Done>(&message)) {
@@ -57,6 +59,10 @@ void Coordinator::on_join(PeerId peer, const Join& join) {
   if (is_member(peer)) {
     return;
   }
+  if (is_ending()) {
+    post(peer, Refused{"the job that it leads is about to end", true});
+    return;
+  }
   const auto objection = object_to(join, joins());
   if (!objection) {
     members_[peer].join = join;
@@ -65,9 +71,9 @@ void Coordinator::on_join(PeerId peer, const Join& join) {
     }
     return;
   }
-  post(peer, Refused{objection->reason});
+  post(peer, Refused{objection->reason, false});
   if (!objection->foreign && phase_ == Phase::kJoining) {
-    end({1, "lockstep run: " + objection->reason + "\n"});
+    end({1, "lockstep run: " + objection->reason + "\n", std::nullopt});
   }
 }
 
@@ -84,11 +90,30 @@ void Coordinator::on_failed(PeerId peer, const Failed& failed) {
   }
 }
 
+void Coordinator::on_unable(PeerId peer, const Unable& unable) {
+  if (unable.attempt != plan_.attempt) {
+    return;
+  }
+  if (!verdict_.end) {
+    verdict_.end = End{1, "lockstep run: the job failed: " +
+                              (several() ? name_of(peer) + ": " : "") + unable.why + "\n",
+                       std::nullopt};
+  }
+  if (phase_ == Phase::kJoining) {
+    end(*verdict_.end);
+  } else if (phase_ == Phase::kRunning) {
+    stop_others(peer, SIGTERM);
+  }
+}
+
 void Coordinator::on_stopped(PeerId peer, const Stopped& stopped) {
   if (stopped.attempt != plan_.attempt || phase_ == Phase::kJoining) {
     return;
   }
   members_[peer].state = State::kStopped;
+  if (!stopped.stuck.empty()) {
+    verdict_.still_alive = (several() ? name_of(peer) + ": " : "") + stopped.stuck;
+  }
   verdict_.failures.insert(verdict_.failures.end(), stopped.failures.begin(),
                            stopped.failures.end());
   conclude_if_all_stopped();
@@ -102,7 +127,7 @@ void Coordinator::on_done(PeerId peer, const Done& done) {
   const bool all = std::all_of(members_.begin(), members_.end(),
                                [](const auto& m) { return m.second.state == State::kDone; });
   if (all && phase_ == Phase::kRunning) {
-    end({0, ""});
+    end({0, "", std::nullopt});
   }
   conclude_if_all_stopped();
 }
@@ -112,7 +137,8 @@ void Coordinator::on_interrupted(PeerId peer, const Interrupted& interrupted) {
   if (!verdict_.root_cause && !verdict_.end) {
     const std::string who = peer == kLocalPeer ? "" : " on " + name_of(peer);
     verdict_.end = End{128 + interrupted.signal, "lockstep run: the job was ended by " +
-                                                     signal_name(interrupted.signal) + who + "\n"};
+                                                     signal_name(interrupted.signal) + who + "\n",
+                       std::nullopt};
   }
   if (phase_ == Phase::kJoining) {
     end(*verdict_.end);
@@ -141,7 +167,7 @@ void Coordinator::on_store_died(const std::string& how) {
 // vanished: so this outranks a failure that was seen first.
 void Coordinator::abandon(const std::string& text) {
   if (!verdict_.end) {
-    verdict_.end = End{1, "lockstep run: the job failed: " + text + "\n"};
+    verdict_.end = End{1, "lockstep run: the job failed: " + text + "\n", std::nullopt};
   }
   if (phase_ == Phase::kJoining) {
     end(*verdict_.end);
@@ -157,10 +183,32 @@ void Coordinator::on_time() {
   }
   if (phase_ == Phase::kJoining && several()) {
     end({1, "lockstep run: " + missing_nodes() + " did not come within " +
-                to_text(deadline_.total()) + "\n"});
+                to_text(deadline_.total()) + "\n",
+         std::nullopt});
   } else if (phase_ == Phase::kStopping) {
-    conclude();  // A node that cannot stop its workers must not hold up the others.
+    // A node that cannot stop its workers must not hold up the end of the others.
+    for (const auto& [id, member] : members_) {
+      if (member.state == State::kRunning) {
+        verdict_.still_alive =
+            name_of(id) + " did not stop its workers within " + to_text(deadline_.total());
+      }
+    }
+    conclude();
   }
+}
+
+void Coordinator::give_up(const std::string& why) {
+  if (phase_ != Phase::kEnded) {
+    members_[kLocalPeer].state = State::kLost;
+    end({1, "lockstep run: the job failed: " + name_of(kLocalPeer) + ": " + why + "\n",
+         std::nullopt});
+  }
+}
+
+// No other attempt will follow.
+bool Coordinator::is_ending() const {
+  return phase_ == Phase::kStopping &&
+         (verdict_.end || !verdict_.may_restart || plan_.attempt >= settings_.max_restarts);
 }
 
 void Coordinator::seat_everybody() {
@@ -218,23 +266,35 @@ void Coordinator::conclude() {
     std::rotate(failures.begin(), root, root + 1);
   }
   if (verdict_.end) {
-    verdict_.end->text = list_failures(failures, several()) + verdict_.end->text;
-    end(*verdict_.end);
-  } else if (plan_.attempt < settings_.max_restarts && verdict_.may_restart) {
+    end(*verdict_.end, list_failures(failures, several()) + verdict_.end->text);
+  } else if (plan_.attempt < settings_.max_restarts && verdict_.may_restart &&
+             verdict_.still_alive.empty()) {
     ++plan_.attempt;
     const std::string cause =
         describe_worker(failures.front(), several()) + ": " + describe_end(failures.front());
     start_attempt(cause);
   } else {
-    end({shell_code(failures.front()), format_report(failures, several())});
+    end_with_report();
   }
 }
 
-void Coordinator::end(const End& message) {
+void Coordinator::end_with_report() {
+  const Failure& root = verdict_.failures.front();
+  const bool restart_was_due = plan_.attempt < settings_.max_restarts && verdict_.may_restart;
+  const std::string why_none =
+      restart_was_due ? "lockstep run: no restart: " + verdict_.still_alive + "\n" : "";
+  const std::string headline = "lockstep run: the job failed; root cause: " +
+                               describe_worker(root, true) + ": " + describe_end(root) +
+                               "; the report is with " + name_of(kLocalPeer) + "\n";
+  end({shell_code(root), headline, root}, why_none + format_report(verdict_.failures, several()));
+}
+
+void Coordinator::end(const End& message, const std::optional<std::string>& leaders_text) {
   phase_ = Phase::kEnded;
   for (const auto& [id, member] : members_) {
     if (member.state != State::kLost) {
-      post(id, message);
+      const bool full = id == kLocalPeer && leaders_text;
+      post(id, End{message.exit_code, full ? *leaders_text : message.text, message.root_cause});
     }
   }
 }
@@ -256,31 +316,6 @@ std::string Coordinator::name_of(PeerId peer) const {
   return describe_node(named);
 }
 
-std::string Coordinator::missing_nodes() const {
-  if (static_cast<int>(members_.size()) == settings_.leader.nodes) {
-    return "";
-  }
-  std::vector<int> missing;
-  std::vector<std::string> present;
-  bool pinned = true;
-  for (int rank = 0; rank < settings_.leader.nodes; ++rank) {
-    const bool here = std::any_of(members_.begin(), members_.end(), [&](const auto& member) {
-      return member.second.join.node_rank == rank;
-    });
-    if (!here) {
-      missing.push_back(rank);
-    }
-  }
-  for (const auto& [id, member] : members_) {
-    present.push_back(describe_node(member.join));
-    pinned = pinned && member.join.node_rank >= 0;
-  }
-  if (pinned) {
-    return (missing.size() == 1 ? "node " : "nodes ") + join_numbers(missing) + " of " +
-           std::to_string(settings_.leader.nodes);
-  }
-  return std::to_string(settings_.leader.nodes - static_cast<int>(members_.size())) + " of " +
-         std::to_string(settings_.leader.nodes) + " nodes (present: " + join(present, ", ") + ")";
-}
+std::string Coordinator::missing_nodes() const { return describe_missing(joins()); }
 
 }  // namespace lockstep::launch

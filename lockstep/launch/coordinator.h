@@ -43,6 +43,8 @@ class Coordinator {
   // The connection is gone, or silent for too long: `why` completes "node 1 'host' is lost: ...".
   void on_lost(PeerId peer, const std::string& why);
   void on_store_died(const std::string& how);
+  // The leader's own launcher ends at once, for this reason.
+  void give_up(const std::string& why);
   void on_time();
 
   // What to send now, in order. After an End nothing follows for that peer.
@@ -66,11 +68,13 @@ class Coordinator {
     std::optional<Failure> root_cause;  // The first worker to fail.
     std::optional<End> end;             // The end of the job, whatever the workers did.
     bool may_restart = true;
+    std::string still_alive;  // Who or what of the attempt did not stop; empty: nothing.
     std::vector<Failure> failures;
   };
 
   void on_join(PeerId peer, const Join& join);
   void on_failed(PeerId peer, const Failed& failed);
+  void on_unable(PeerId peer, const Unable& unable);
   void on_stopped(PeerId peer, const Stopped& stopped);
   void on_done(PeerId peer, const Done& done);
   void on_interrupted(PeerId peer, const Interrupted& interrupted);
@@ -81,10 +85,14 @@ class Coordinator {
   void stop_others(PeerId but, int signal);
   void conclude_if_all_stopped();
   void conclude();
-  void end(const End& message);
+  // The details are for the leader's node alone: where the output of all nodes comes together, one
+  // report is enough.
+  void end(const End& message, const std::optional<std::string>& leaders_text = std::nullopt);
+  void end_with_report();
   void abandon(const std::string& text);
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string name_of(PeerId peer) const;
+  [[nodiscard]] bool is_ending() const;
   [[nodiscard]] bool several() const { return settings_.leader.nodes > 1; }
 
   JobSettings settings_;

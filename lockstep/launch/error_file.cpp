@@ -4,10 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/report.h"
 
 namespace lockstep::launch {
 namespace {
@@ -67,6 +69,29 @@ ErrorNote read_error_note(const std::string& path) {
   const ssize_t got = ::read(file.get(), content.data(), content.size());
   content.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
   return parse_error_note(content);
+}
+
+bool write_error_note(const std::string& path, const ErrorNote& note, int exit_code) {
+  const Json extra = {{"py_callstack", note.traceback},
+                      {"timestamp", std::to_string(note.timestamp)}};
+  const Json root = {
+      {"message",
+       {{"message", note.message}, {"errorCode", exit_code}, {"extraInfo", extra}}}};
+  const UniqueFd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  return file &&
+         write_all(file.get(), root.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+ErrorNote note_of(const Failure& root_cause, bool several_nodes) {
+  const std::string words = root_cause.message.empty() ? last_lines(root_cause.stderr_tail, 1)
+                                                       : root_cause.message;
+  ErrorNote note;
+  note.message = describe_worker(root_cause, several_nodes) + ": " + describe_end(root_cause) +
+                 (words.empty() ? "" : ": " + words);
+  note.traceback = root_cause.traceback;
+  note.timestamp = root_cause.timestamp != 0 ? root_cause.timestamp : std::time(nullptr);
+  return note;
 }
 
 }  // namespace lockstep::launch

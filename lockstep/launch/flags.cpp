@@ -36,6 +36,8 @@ constexpr Flag kFlags[] = {
     {"rdzv-endpoint", "HOST[:PORT]", "where they meet [static: the master]", Kind::kValue},
     {"rdzv-id", "NAME", "name of the job, the same on all nodes", Kind::kValue},
     {"join-timeout", "SECONDS", "how long to wait for all nodes [900]", Kind::kValue, '\0', false},
+    {"node-timeout", "SECONDS", "how long a node may be silent before it is lost [15]", Kind::kValue,
+     '\0', false},
     {"max-restarts", "N", "restarts of the whole group after a failure [0]", Kind::kValue},
     {"shutdown-timeout", "SECONDS", "from SIGTERM to SIGKILL [30]", Kind::kValue},
     {"signals-to-handle", "NAMES",

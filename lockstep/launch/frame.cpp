@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lockstep/base/error.h"
 #include "lockstep/launch/message.h"
 
 namespace lockstep::launch {
@@ -38,14 +37,14 @@ std::optional<std::string> FrameReader::next() {
   if (!greeted_) {
     const auto known = std::min(buffer_.size(), kMagic.size());
     if (buffer_.compare(0, known, kMagic, 0, known) != 0) {
-      throw PeerError("the other side is not a lockstep launcher");
+      throw ProtocolError("the other side is not a lockstep launcher");
     }
     if (buffer_.size() < kMagic.size() + 4) {
       return std::nullopt;
     }
     const auto version = read_big_endian(std::string_view(buffer_).substr(kMagic.size()));
     if (version != kProtocolVersion) {
-      throw PeerError("the other launcher speaks version " + std::to_string(version) +
+      throw ProtocolError("the other launcher speaks version " + std::to_string(version) +
                       " of the protocol, this one version " + std::to_string(kProtocolVersion) +
                       "; install the same lockstep on all nodes");
     }
@@ -57,7 +56,7 @@ std::optional<std::string> FrameReader::next() {
   }
   const std::size_t length = read_big_endian(buffer_);
   if (length > kMostMessageBytes) {
-    throw PeerError("a message of " + std::to_string(length) + " bytes was announced, at most " +
+    throw ProtocolError("a message of " + std::to_string(length) + " bytes was announced, at most " +
                     std::to_string(kMostMessageBytes) + " are allowed");
   }
   if (buffer_.size() < 4 + length) {

@@ -12,9 +12,17 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::launch {
 
-inline constexpr std::uint32_t kProtocolVersion = 1;
+// The other side does not speak as a launcher of our version does: no use to try again.
+class ProtocolError : public PeerError {
+ public:
+  using PeerError::PeerError;
+};
+
+inline constexpr std::uint32_t kProtocolVersion = 2;
 
 // What each side sends first.
 std::string greeting(std::uint32_t version = kProtocolVersion);
@@ -25,7 +33,7 @@ class FrameReader {
  public:
   void feed(std::string_view bytes) { buffer_ += bytes; }
 
-  // The next payload, nothing until it is complete. Throws PeerError for a stream that is not
+  // The next payload, nothing until it is complete. Throws ProtocolError for a stream that is not
   // ours, of another version, or with a length over the limit; the connection is then useless.
   std::optional<std::string> next();
 

@@ -1,5 +1,7 @@
 #include "lockstep/launch/hub.h"
 
+#include <cerrno>
+#include <system_error>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -14,9 +16,18 @@ constexpr std::size_t kMostTold = 100;
 
 }  // namespace
 
-Hub::Hub(EventLoop& loop, Listener listener, HubHooks hooks)
-    : loop_(loop), listener_(std::move(listener)), hooks_(std::move(hooks)) {
+Hub::Hub(EventLoop& loop, Listener listener, HubHooks hooks,
+         std::chrono::milliseconds node_timeout)
+    : loop_(loop),
+      listener_(std::move(listener)),
+      hooks_(std::move(hooks)),
+      node_timeout_(node_timeout) {
   set_nonblocking(listener_.fd.get());
+  listen();
+}
+
+void Hub::listen() {
+  listening_ = true;
   loop_.watch(listener_.fd.get(), POLLIN, [this] { accept_one(); });
 }
 
@@ -29,11 +40,24 @@ Hub::~Hub() {
 
 void Hub::accept_one() {
   Accepted accepted = accept_on(listener_);
-  if (!accepted.fd || connections_.size() >= kMostConnections) {
+  const int error = errno;
+  if (!accepted.fd) {
+    // Whoever waits stays there, and the socket ready: without a pause we would do nothing else.
+    listening_ = false;
+    loop_.forget(listener_.fd.get());
+    if (error == EMFILE || error == ENFILE) {
+      tell_once("a node that wants to join has to wait: " +
+                std::generic_category().message(error));
+    }
+    return;
+  }
+  if (connections_.size() >= kMostConnections) {
     return;
   }
   const PeerId peer = ++last_peer_;
-  connections_.emplace(peer, Connection{Channel(std::move(accepted.fd)), accepted.host, ""});
+  Channel channel(std::move(accepted.fd));
+  heartbeats_.add(channel.outbox());
+  connections_.emplace(peer, Connection{std::move(channel), accepted.host});
   watch(peer);
 }
 
@@ -63,19 +87,20 @@ void Hub::send(PeerId peer, const Message& message) {
   }
   if (const auto* refused = std::get_if<Refused>(&message)) {
     found->second.refusal = refused->reason;
+    found->second.comes_again = refused->ending;
   }
   found->second.channel.send(message);
   watch(peer);
 }
 
 void Hub::on_time() {
+  if (!listening_) {
+    listen();
+  }
   std::vector<std::pair<PeerId, std::string>> dead;
   for (auto& [peer, connection] : connections_) {
     try {
-      connection.channel.on_time();
-      if (!hooks_.is_member(peer) && connection.channel.age() > kStrangerLimit) {
-        throw PeerError("it did not introduce itself within " + to_text(kStrangerLimit));
-      }
+      check(peer, connection);
       watch(peer);
     } catch (const PeerError& error) {
       dead.emplace_back(peer, error.what());
@@ -83,6 +108,14 @@ void Hub::on_time() {
   }
   for (const auto& [peer, why] : dead) {
     drop(peer, why);
+  }
+}
+
+void Hub::check(PeerId peer, const Connection& connection) const {
+  const Channel& channel = connection.channel;
+  channel.check(node_timeout_);
+  if (!hooks_.is_member(peer) && channel.age() > kStrangerLimit && !channel.unread()) {
+    throw PeerError("it did not introduce itself within " + to_text(kStrangerLimit));
   }
 }
 
@@ -96,14 +129,14 @@ void Hub::drop(PeerId peer, const std::string& why) {
   connections_.erase(found);
   if (hooks_.is_member(peer)) {
     hooks_.on_lost(peer, why);
-  } else {
-    tell_of_stranger(gone.host, gone.refusal.empty() ? why : gone.refusal);
+  } else if (!gone.comes_again) {
+    // A refusal repeats what the stranger said of itself, which may be anything.
+    tell_once("turned away " + gone.host + ": " +
+              last_lines(gone.refusal.empty() ? why : gone.refusal, 1));
   }
 }
 
-void Hub::tell_of_stranger(const std::string& host, const std::string& why) {
-  // A refusal repeats what the stranger said of itself, which may be anything.
-  const std::string line = "turned away " + host + ": " + last_lines(why, 1);
+void Hub::tell_once(const std::string& line) {
   if (told_.size() < kMostTold && told_.insert(line).second) {
     hooks_.note(line);
   }

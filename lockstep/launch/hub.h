@@ -24,8 +24,8 @@ struct HubHooks {
 
 class Hub {
  public:
-  // `loop` must outlive the hub.
-  Hub(EventLoop& loop, Listener listener, HubHooks hooks);
+  // `loop` must outlive the hub. A member that is silent for `node_timeout` is lost.
+  Hub(EventLoop& loop, Listener listener, HubHooks hooks, std::chrono::milliseconds node_timeout);
   ~Hub();
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
@@ -40,20 +40,26 @@ class Hub {
     Channel channel;
     std::string host;
     std::string refusal;  // Why it was sent away; empty: it was not.
+    bool comes_again = false;  // Told that the job is ending: nothing to tell the user.
   };
 
+  void listen();
   void accept_one();
+  void check(PeerId peer, const Connection& connection) const;
   void watch(PeerId peer);
   void serve(PeerId peer);
   void drop(PeerId peer, const std::string& why);
-  void tell_of_stranger(const std::string& host, const std::string& why);
+  void tell_once(const std::string& line);
 
   EventLoop& loop_;
   Listener listener_;
   HubHooks hooks_;
+  std::chrono::milliseconds node_timeout_;
+  bool listening_ = false;
   std::map<PeerId, Connection> connections_;
   PeerId last_peer_ = kLocalPeer;
-  std::set<std::string> told_;  // Of strangers.
+  std::set<std::string> told_;
+  Heartbeats heartbeats_;
 };
 
 }  // namespace lockstep::launch

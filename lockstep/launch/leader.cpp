@@ -56,7 +56,8 @@ Leader::Leader(const Context& context, EventLoop& loop, Consoles& consoles,
       consoles.err.say("lockstep run: " + line +
                        (missing.empty() ? "" : "; still waiting for " + missing) + "\n");
     };
-    hub_ = std::make_unique<Hub>(loop, std::move(*meeting_point), std::move(hooks));
+    hub_ = std::make_unique<Hub>(loop, std::move(*meeting_point), std::move(hooks),
+                                 context.options.nodes.node_timeout);
   }
   coordinator_.begin();
 }
@@ -100,11 +101,16 @@ void Leader::on_exits(const std::vector<ChildExit>& exits) {
   }
 }
 
-void Leader::sweep() {
+bool Leader::sweep() {
   if (!hub_) {
     store_.stop();  // Other nodes may still need theirs.
   }
-  kill_descendants(Deadline::in(kLeaderSweeps), store_.pid());
+  return kill_descendants(Deadline::in(kLeaderSweeps), store_.pid());
+}
+
+void Leader::give_up(const std::string& why) {
+  coordinator_.give_up(why);
+  take_commands();  // What is for this node comes too late.
 }
 
 void Leader::close(Deadline deadline) {

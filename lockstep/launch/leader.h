@@ -24,7 +24,8 @@ class Leader : public Uplink {
   void on_time() override;
   [[nodiscard]] bool timed() const override { return hub_ != nullptr; }
   void on_exits(const std::vector<ChildExit>& exits) override;
-  void sweep() override;
+  bool sweep() override;
+  void give_up(const std::string& why) override;
   void close(Deadline deadline) override;
 
  private:

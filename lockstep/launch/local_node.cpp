@@ -1,6 +1,7 @@
 #include "lockstep/launch/local_node.h"
 
 #include <csignal>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
@@ -32,6 +33,21 @@ void LocalNode::start(const Start& command) {
   workers_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_, command);
   phase_ = Phase::kRunning;
   said_that_we_wait_ = false;
+  try {
+    prepare_and_start();
+  } catch (const Error& error) {
+    hooks_.report(Unable{attempt_, error.what()});
+    begin_stop(SIGTERM);
+  }
+}
+
+void LocalNode::prepare_and_start() {
+  if (!stuck_.empty()) {
+    throw IoError("no worker was started: " + stuck_);
+  }
+  if (const auto prepare = std::exchange(hooks_.prepare, nullptr)) {
+    prepare();
+  }
   workers_->start();
 }
 
@@ -55,6 +71,12 @@ void LocalNode::interrupt(int signal) {
     begin_stop(signal);
   } else if (phase_ == Phase::kStopping) {
     workers_->signal(signal);
+  }
+}
+
+void LocalNode::pass_on(int signal) {
+  if (phase_ == Phase::kRunning || phase_ == Phase::kStopping) {
+    workers_->pass_on(signal);
   }
 }
 
@@ -99,8 +121,8 @@ void LocalNode::on_time() {
     deadline_ = Deadline::in(kWorkersEndIn);
     workers_->signal(SIGKILL);
   } else {
-    consoles_.err.say("lockstep run: " + workers_->running_ranks() +
-                      " cannot be killed (stuck in the kernel?); going on without\n");
+    stuck_ = workers_->running_ranks() + " cannot be killed (stuck in the kernel?)";
+    consoles_.err.say("lockstep run: " + stuck_ + "; going on without\n");
     finish();
   }
 }
@@ -120,7 +142,9 @@ void LocalNode::finish_if_all_ended() {
 void LocalNode::finish() {
   const bool well = phase_ == Phase::kRunning;
   phase_ = Phase::kIdle;
-  hooks_.sweep();
+  if (!hooks_.sweep() && stuck_.empty()) {
+    stuck_ = "what workers had started cannot be killed (stuck in the kernel?)";
+  }
   workers_->drain(Deadline::in(kDrainPatience));
   if (well) {
     if (const auto full = workers_->full_log(); !full.empty()) {
@@ -128,7 +152,7 @@ void LocalNode::finish() {
     }
     hooks_.report(Done{attempt_});
   } else {
-    hooks_.report(Stopped{attempt_, workers_->failures()});
+    hooks_.report(Stopped{attempt_, workers_->failures(), stuck_});
   }
 }
 

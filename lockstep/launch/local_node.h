@@ -11,8 +11,9 @@
 namespace lockstep::launch {
 
 struct NodeHooks {
-  std::function<void(const Message&)> report;  // Failed, Stopped, Done, Interrupted.
-  std::function<void()> sweep;                 // Kills whatever the workers left running.
+  std::function<void()> prepare;  // Before the first attempt; may throw.
+  std::function<void(const Message&)> report;  // Failed, Unable, Stopped, Done, Interrupted.
+  std::function<bool()> sweep;  // Kills whatever the workers left running; false: not all.
 };
 
 class LocalNode {
@@ -20,10 +21,13 @@ class LocalNode {
   // Everything referred to must outlive the node.
   LocalNode(const Context& context, EventLoop& loop, Consoles& consoles, NodeHooks hooks);
 
+  // What keeps the workers from being started is reported, and those that run are stopped.
   void start(const Start& command);
   void stop(const Stop& command);
   // A handled signal reached the launcher: the workers get it, and the shutdown time to end.
   void interrupt(int signal);
+  // A signal that does not end the job: each worker gets it, and nothing else happens.
+  void pass_on(int signal);
   void on_exits(const std::vector<ChildExit>& exits);
   // To be called now and then while busy().
   void on_time();
@@ -40,6 +44,7 @@ class LocalNode {
   void begin_stop(int signal);
   void finish_if_all_ended();
   void finish();
+  void prepare_and_start();
 
   const Context& context_;
   EventLoop& loop_;
@@ -50,6 +55,7 @@ class LocalNode {
   std::unique_ptr<WorkerGroup> workers_;
   Deadline deadline_;               // Of stopping, then of killing.
   bool said_that_we_wait_ = false;  // And for how long, in this attempt.
+  std::string stuck_;               // What still lives of an attempt, if it could not be killed.
 };
 
 }  // namespace lockstep::launch

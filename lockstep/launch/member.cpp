@@ -13,6 +13,7 @@ namespace {
 constexpr std::chrono::seconds kMemberSweeps{2};
 // Signals are not seen during one try.
 constexpr std::chrono::milliseconds kOneTry{1000};
+constexpr std::chrono::milliseconds kBetweenTries{200};
 
 }  // namespace
 
@@ -20,6 +21,7 @@ Member::Member(const Context& context, EventLoop& loop)
     : context_(context),
       loop_(loop),
       join_deadline_(Deadline::in(context.options.nodes.join_timeout)),
+      next_try_(Deadline::in({})),
       leader_("the leading node at " + to_text(context.options.nodes.endpoint)) {}
 
 Member::~Member() {
@@ -28,18 +30,36 @@ Member::~Member() {
   }
 }
 
-void Member::connect() {
+// The leader may come later than we do, and the one of the job before may still be there: until it
+// has started an attempt with us, nothing is lost by trying again.
+void Member::try_to_join() {
+  if (!next_try_.passed()) {
+    return;
+  }
   try {
     channel_.emplace(connect_to(context_.options.nodes.endpoint, Deadline::in(kOneTry)));
+    heartbeats_.add(channel_->outbox());
     channel_->send(introduce(context_));
     watch();
+    return;
   } catch (const PeerError& error) {
-    if (join_deadline_.passed()) {
-      own_end_ = End{1, "lockstep run: " + leader_ + " did not come within " +
-                            to_text(join_deadline_.total()) + " (" + error.what() + ")\n"};
-      end_when_stopped();
-    }
+    why_not_joined_ = error.what();
   }
+  if (join_deadline_.passed()) {
+    own_end_ = End{1,
+                   "lockstep run: " + leader_ + " did not come within " +
+                       to_text(join_deadline_.total()) + " (" + why_not_joined_ + ")\n",
+                   std::nullopt};
+    end_when_stopped();
+  }
+}
+
+// Until the next try.
+void Member::leave(const std::string& why) {
+  loop_.forget(channel_->fd());
+  channel_.reset();
+  why_not_joined_ = why;
+  next_try_ = Deadline::in(kBetweenTries);
 }
 
 void Member::watch() {
@@ -51,9 +71,15 @@ void Member::serve() {
   try {
     channel_->flush();
     for (const auto& message : channel_->receive()) {
+      if (const auto* refused = std::get_if<Refused>(&message); refused && refused->ending) {
+        leave(refused->reason);
+        return;
+      }
       obey(message);
     }
     watch();
+  } catch (const ProtocolError& error) {
+    reject_leader(error.what());
   } catch (const PeerError& error) {
     lose_leader(error.what());
   }
@@ -61,7 +87,8 @@ void Member::serve() {
 
 void Member::obey(const Message& message) {
   if (const auto* refused = std::get_if<Refused>(&message)) {
-    own_end_ = End{1, "lockstep run: refused by " + leader_ + ": " + refused->reason + "\n"};
+    own_end_ = End{1, "lockstep run: refused by " + leader_ + ": " + refused->reason + "\n",
+                   std::nullopt};
     end_when_stopped();
     return;
   }
@@ -80,11 +107,11 @@ void Member::on_time() {
     return;
   }
   if (!channel_) {
-    connect();
+    try_to_join();
     return;
   }
   try {
-    channel_->on_time();
+    channel_->check(context_.options.nodes.node_timeout);
     watch();
   } catch (const PeerError& error) {
     lose_leader(error.what());
@@ -92,18 +119,32 @@ void Member::on_time() {
 }
 
 void Member::lose_leader(const std::string& why) {
+  if (attempt_ < 0 && !own_end_) {
+    leave(why);
+    return;
+  }
   loop_.forget(channel_->fd());
   if (own_end_) {
     return;
   }
-  const bool stranger = !channel_->greeted();
-  own_end_ =
-      End{1, stranger ? "lockstep run: " + to_text(context_.options.nodes.endpoint) +
-                            " is no launcher of this job: " + why + "\n"
-                      : "lockstep run: the job failed: " + leader_ + " is lost: " + why + "\n"};
+  own_end_ = End{1, "lockstep run: the job failed: " + leader_ + " is lost: " + why + "\n",
+                 std::nullopt};
   if (workers_running_) {
     commands_.emplace_back(Stop{attempt_, SIGTERM});
   }
+  end_when_stopped();
+}
+
+void Member::reject_leader(const std::string& why) {
+  if (attempt_ >= 0) {
+    lose_leader(why);
+    return;
+  }
+  loop_.forget(channel_->fd());
+  own_end_ = End{1,
+                 "lockstep run: " + to_text(context_.options.nodes.endpoint) +
+                     " is no launcher of this job: " + why + "\n",
+                 std::nullopt};
   end_when_stopped();
 }
 
@@ -120,7 +161,7 @@ void Member::report(const Message& message) {
   }
   const auto* interrupted = std::get_if<Interrupted>(&message);
   if (interrupted != nullptr && (!channel_ || own_end_)) {
-    own_end_ = End{128 + interrupted->signal, ""};
+    own_end_ = End{128 + interrupted->signal, "", std::nullopt};
     end_when_stopped();
     return;
   }
@@ -130,7 +171,13 @@ void Member::report(const Message& message) {
   }
 }
 
-void Member::sweep() { kill_descendants(Deadline::in(kMemberSweeps)); }
+bool Member::sweep() { return kill_descendants(Deadline::in(kMemberSweeps)); }
+
+void Member::give_up(const std::string& why) {
+  if (channel_ && !own_end_) {
+    channel_->send(Unable{std::max(attempt_, 0), why});
+  }
+}
 
 void Member::close(Deadline deadline) {
   if (channel_) {

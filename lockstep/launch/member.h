@@ -22,20 +22,26 @@ class Member : public Uplink {
   void on_time() override;
   [[nodiscard]] bool timed() const override { return true; }
   void on_exits(const std::vector<ChildExit>&) override {}
-  void sweep() override;
+  bool sweep() override;
+  void give_up(const std::string& why) override;
   void close(Deadline deadline) override;
 
  private:
-  void connect();
+  void try_to_join();
   void watch();
   void serve();
   void obey(const Message& message);
+  void leave(const std::string& why);
   void lose_leader(const std::string& why);
+  void reject_leader(const std::string& why);
   void end_when_stopped();
 
   const Context& context_;
   EventLoop& loop_;
   Deadline join_deadline_;
+  Deadline next_try_;
+  std::string why_not_joined_;
+  Heartbeats heartbeats_;
   std::optional<Channel> channel_;
   std::string leader_;  // "node 0 'hosta'", once known.
   std::vector<Message> commands_;

@@ -1,10 +1,11 @@
 // What launchers of one job tell each other, as values and as JSON text.
 //
 // docs: a connection starts with a magic word and a version in each direction (frame.h); then
-// every message is one JSON object. Members send Join, Failed, Stopped, Done and Interrupted;
-// the leader answers with Refused, Start, Stop and End; both send Heartbeat.
+// every message is one JSON object. Members send Join, Failed, Unable, Stopped, Done and
+// Interrupted; the leader answers with Refused, Start, Stop and End; both send Heartbeat.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -27,6 +28,7 @@ struct Join {
 
 struct Refused {
   std::string reason;
+  bool ending = false;  // The job here is about to end; whoever leads the next one may want you.
 };
 
 struct Start {
@@ -43,6 +45,12 @@ struct Failed {
   Failure failure;
 };
 
+// The launcher of the node cannot go on with the attempt, whatever its workers do.
+struct Unable {
+  int attempt = 0;
+  std::string why;
+};
+
 struct Stop {
   int attempt = 0;
   int signal = 0;
@@ -52,6 +60,7 @@ struct Stop {
 struct Stopped {
   int attempt = 0;
   std::vector<Failure> failures;
+  std::string stuck;  // What could not be killed, if anything: then there can be no other attempt.
 };
 
 // All workers of the node ended with 0.
@@ -66,15 +75,17 @@ struct Interrupted {
 struct End {
   int exit_code = 0;
   std::string text;  // For the user; empty after a success.
+  std::optional<Failure> root_cause = std::nullopt;
 };
 
 using Message =
-    std::variant<Join, Refused, Start, Heartbeat, Failed, Stop, Stopped, Done, Interrupted, End>;
+    std::variant<Join, Refused, Start, Heartbeat, Failed, Unable, Stop, Stopped, Done, Interrupted, End>;
 
 // Never longer than kMostMessageBytes: long texts and lists are cut.
 std::string encode(const Message& message);
 
-// Throws PeerError for anything that encode() does not write.
+// Texts come without control characters, names without line ends too. Throws ProtocolError for
+// anything that encode() does not write.
 Message decode(std::string_view json);
 
 inline constexpr std::size_t kMostMessageBytes = std::size_t{64} << 10;

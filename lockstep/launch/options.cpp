@@ -13,7 +13,9 @@
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/flags.h"
+#include "lockstep/launch/heartbeats.h"
 #include "lockstep/launch/message.h"
+#include "lockstep/launch/printable.h"
 
 namespace lockstep::launch {
 namespace {
@@ -41,6 +43,17 @@ std::chrono::milliseconds parse_seconds(const std::string& text, const std::stri
     throw UsageError(what + " is '" + text + "', expected a number of seconds");
   }
   return std::chrono::milliseconds(static_cast<std::int64_t>(std::ceil(seconds * 1000)));
+}
+
+std::chrono::milliseconds parse_node_timeout(const FlagValues& flags) {
+  const std::string text = flags.get("node-timeout").value_or("15");
+  const auto timeout = parse_seconds(text, "--node-timeout");
+  if (timeout < std::chrono::seconds(2) || timeout > std::chrono::hours(24)) {
+    throw UsageError("--node-timeout is '" + text +
+                     "', expected 2 to 86400 seconds (nodes send a heartbeat every " +
+                     to_text(kHeartbeatInterval) + ")");
+  }
+  return timeout;
 }
 
 // A random (version 4) UUID, the run id torchrun gives to a job on one node.
@@ -135,6 +148,15 @@ void require_local_ranks(const FlagValues& flags, const RunOptions& options) {
   require("local-ranks-filter", logs.shown_ranks.empty() ? -1 : *logs.shown_ranks.rbegin());
 }
 
+// Other nodes show these names, and compare them.
+void require_printable(const FlagValues& flags, std::string_view name) {
+  const std::string text = flags.get(name).value_or("");
+  if (printable_line(text) != text) {
+    throw UsageError("--" + std::string(name) + " is '" + printable_line(text) +
+                     "' with control characters in it, expected none");
+  }
+}
+
 bool is_c10d(const FlagValues& flags) {
   const std::string backend = flags.get("rdzv-backend").value_or("static");
   if (backend != "static" && backend != "c10d") {
@@ -213,9 +235,13 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments,
   options.nodes.name = flags.get("local-addr").value_or(host_name());
   options.nodes.join_timeout =
       parse_seconds(flags.get("join-timeout").value_or("900"), "--join-timeout");
+  options.nodes.node_timeout = parse_node_timeout(flags);
   options.run_id = flags.get("rdzv-id").value_or(
       count == 1 && options.nodes.endpoint.port == 0 ? random_uuid() : "none");
 
+  for (const char* name : {"rdzv-id", "local-addr", "role"}) {
+    require_printable(flags, name);
+  }
   if (const auto ids = flags.get("gpu-ids")) {
     options.gpu_ids = parse_gpu_ids(*ids, machine);
   }

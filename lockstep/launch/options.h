@@ -30,6 +30,7 @@ struct NodeOptions {
   // Whether whoever can listen at the endpoint leads (c10d), or the node with rank 0 (static).
   bool first_to_listen_leads = false;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
+  std::chrono::milliseconds node_timeout{std::chrono::seconds(15)};  // Silent so long: lost.
   std::string name;  // What other nodes call this one.
 };
 

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
+#include "lockstep/launch/printable.h"
 
 namespace lockstep::launch {
 namespace {
@@ -26,14 +27,7 @@ std::string clean_line(std::string_view line) {
   if (rewritten != std::string_view::npos) {
     line.remove_prefix(rewritten + 1);
   }
-  std::string clean;
-  for (const char c : line.substr(0, kLineLength)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte == '\t' || (byte >= 0x20 && byte != 0x7F)) {
-      clean += c;
-    }
-  }
-  return clean + (line.size() > kLineLength ? "..." : "");
+  return printable_line(line.substr(0, kLineLength)) + (line.size() > kLineLength ? "..." : "");
 }
 
 void append_block(std::string& report, const std::string& title, const std::string& text) {

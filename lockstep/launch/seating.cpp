@@ -4,6 +4,8 @@
 #include <cctype>
 #include <numeric>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -81,6 +83,35 @@ std::optional<Objection> object_to(const Join& candidate, const std::vector<Join
     }
   }
   return std::nullopt;
+}
+
+std::string describe_missing(const std::vector<Join>& members) {
+  const int nodes = members.front().nodes;
+  if (static_cast<int>(members.size()) == nodes) {
+    return "";
+  }
+  std::vector<std::string> present;
+  std::vector<bool> here(static_cast<std::size_t>(nodes), false);
+  bool pinned = true;
+  for (const auto& member : members) {
+    present.push_back(describe_node(member));
+    pinned = pinned && member.node_rank >= 0;
+    if (member.node_rank >= 0) {
+      here[static_cast<std::size_t>(member.node_rank)] = true;
+    }
+  }
+  const std::string of_all = " of " + std::to_string(nodes);
+  if (!pinned) {
+    return std::to_string(nodes - static_cast<int>(members.size())) + of_all +
+           " nodes (present: " + join(present, ", ") + ")";
+  }
+  std::vector<int> missing;
+  for (int rank = 0; rank < nodes; ++rank) {
+    if (!here[static_cast<std::size_t>(rank)]) {
+      missing.push_back(rank);
+    }
+  }
+  return (missing.size() == 1 ? "node " : "nodes ") + join_numbers(missing) + of_all;
 }
 
 std::vector<int> assign_node_ranks(const std::vector<Join>& members) {

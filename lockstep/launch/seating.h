@@ -25,6 +25,10 @@ std::optional<Objection> object_to(const Join& candidate, const std::vector<Join
 // the leader takes the lowest one left, the others follow in natural order of host, then pid.
 std::vector<int> assign_node_ranks(const std::vector<Join>& members);
 
+// "node 1 of 2", or "1 of 2 nodes (present: ...)" where ranks are not given; empty once all of the
+// leader's --nnodes are here. The leader is the first.
+std::string describe_missing(const std::vector<Join>& members);
+
 // "node 1 'hostb'", or "a node without --node-rank on 'hostb'".
 std::string describe_node(const Join& join);
 

@@ -6,6 +6,9 @@
 namespace lockstep::launch {
 namespace {
 
+// Between the two paths of one signal. A user's second Ctrl-C comes by the path of the first.
+constexpr std::chrono::seconds kEchoLimit{5};
+
 bool is_ignored(int signal) {
   struct sigaction action{};
   return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -22,12 +25,16 @@ UniqueFd open_signalfd(const sigset_t& signals) {
 }  // namespace
 
 Signals::Signals(const std::vector<int>& handled) {
+  ::sigemptyset(&handled_);
   ::sigemptyset(&watched_);
-  ::sigaddset(&watched_, SIGCHLD);
   for (const int signal : handled) {
     if (signal != SIGHUP || !is_ignored(SIGHUP)) {
+      ::sigaddset(&handled_, signal);
       ::sigaddset(&watched_, signal);
     }
+  }
+  for (const int signal : {SIGCHLD, SIGUSR1, SIGUSR2}) {
+    ::sigaddset(&watched_, signal);
   }
   ::sigprocmask(SIG_BLOCK, &watched_, &before_);
   // Where our caller ignores SIGCHLD the kernel would reap our children unseen and tell nobody.
@@ -61,12 +68,23 @@ void Signals::restore_in_child() const {
   standard.sa_handler = SIG_DFL;
   sigset_t mask = before_;
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
-    if (signal == SIGTERM || ::sigismember(&watched_, signal) == 1) {
+    if (signal == SIGTERM || signal == SIGCHLD || ends_job(signal)) {
       ::sigaction(signal, &standard, nullptr);
       ::sigdelset(&mask, signal);
     }
   }
   ::sigprocmask(SIG_SETMASK, &mask, nullptr);
+}
+
+bool EchoFilter::is_echo(int signal, SignalPath path, Deadline::Clock::time_point now) {
+  const auto seen = unmatched_.find(signal);
+  if (seen != unmatched_.end() && seen->second.path != path &&
+      now - seen->second.at < kEchoLimit) {
+    unmatched_.erase(seen);
+    return true;
+  }
+  unmatched_[signal] = {path, now};
+  return false;
 }
 
 }  // namespace lockstep::launch

@@ -61,6 +61,11 @@ void connect_stream(int fd, int number) {
     ::fcntl(spec.kept_fd, F_SETFD, 0);
   }
   signals.restore_in_child();
+  if (spec.ended_by_us) {
+    for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+      std::signal(signal, SIG_IGN);
+    }
+  }
   ::execve(spec.path.c_str(), prepared.argv.data(), prepared.envp.data());
   const char* reason = ::strerror(errno);
   write_all(STDERR_FILENO, prepared.failure);

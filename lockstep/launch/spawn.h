@@ -21,6 +21,7 @@ struct ChildSpec {
   int stdout_fd = -1;
   int stderr_fd = -1;
   int kept_fd = -1;  // Stays open in the child, under the same number.
+  bool ended_by_us = false;  // Signals to a whole control group (SIGTERM, SIGUSR1, ...) pass it by.
 };
 
 struct Child {

@@ -24,6 +24,7 @@ int StoreProcess::open(const Endpoint& endpoint) {
   spec.arguments = {spec.path, "--listen-fd", std::to_string(listener_.fd.get())};
   spec.environment = context_.environment;
   spec.kept_fd = listener_.fd.get();
+  spec.ended_by_us = true;  // Workers that still save their state need it.
   child_ = start_child(spec, *context_.signals);
   listener_ = {};
   return port;

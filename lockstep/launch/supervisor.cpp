@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,16 +18,31 @@ namespace {
 
 // After a second signal the agent kills everything itself; this is for an agent that cannot.
 constexpr std::chrono::milliseconds kAgentPatience{1000};
+// And this is for one that has said how the job ended, and only tidies up and talks.
+constexpr std::chrono::seconds kTidyPatience{3};
 constexpr std::chrono::seconds kAgentsEndIn{5};
 
-[[noreturn]] void become_agent(const Context& context, Pipe pipe) {
+struct Link {
+  UniqueFd supervisor;
+  UniqueFd agent;
+};
+
+Link make_link() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw_errno("connecting the launcher to its agent");
+  }
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+[[noreturn]] void become_agent(const Context& context, Link link) {
   ::setsid();
-  // Our death closes the pipe, but an agent that is stopped would not look.
+  // Our death closes the link, but an agent that is stopped would not look.
   die_with_parent(SIGCONT, ::getppid());
   ::prctl(PR_SET_NAME, "lockstep-agent");  // `killall lockstep` leaves one of the two alive.
   become_subreaper();
-  pipe.write_end.reset();
-  ::_exit(run_agent(context, std::move(pipe.read_end)));
+  link.supervisor.reset();
+  ::_exit(run_agent(context, std::move(link.agent)));
 }
 
 // The agent's status once it has ended; orphans that came to us are reaped on the way.
@@ -41,28 +57,66 @@ std::optional<int> reap(pid_t agent) {
   return result;
 }
 
-// Waits for the agent, passing signals on. Nothing if it did not end in time.
-std::optional<int> wait_for(pid_t agent, const Signals& signals) {
-  int received = 0;
-  std::optional<Deadline> deadline;
-  while (!deadline || !deadline->passed()) {
-    pollfd readable{signals.fd(), POLLIN, 0};
-    ::poll(&readable, 1, deadline ? deadline->poll_timeout() : -1);
-    while (const auto signal = signals.next()) {
-      if (*signal == SIGCHLD) {
-        if (const auto status = reap(agent)) {
-          return status;
-        }
-        continue;
+// Waits for the agent and passes signals on.
+class AgentWatch {
+ public:
+  AgentWatch(pid_t agent, UniqueFd link, const Signals& signals)
+      : agent_(agent), link_(std::move(link)), signals_(signals) {}
+
+  // The agent's status; nothing if it did not end in time.
+  std::optional<int> wait() {
+    while (!status_ && !(deadline_ && deadline_->passed())) {
+      pollfd ready[] = {{signals_.fd(), POLLIN, 0}, {link_.get(), POLLIN, 0}};
+      ::poll(ready, link_ ? 2 : 1, deadline_ ? deadline_->poll_timeout() : -1);
+      if (link_ && ready[1].revents != 0) {
+        read_verdict();
       }
-      ::kill(agent, *signal);
-      if (++received == 2) {
-        deadline = Deadline::in(kAgentPatience);
+      while (const auto signal = signals_.next()) {
+        on_signal(*signal);
       }
     }
+    return status_;
   }
-  return std::nullopt;
-}
+
+  // The exit code that the agent has announced, also if it did not live to return it.
+  [[nodiscard]] std::optional<int> verdict() const { return verdict_; }
+
+ private:
+  void on_signal(int signal) {
+    if (signal == SIGCHLD) {
+      status_ = status_ ? status_ : reap(agent_);
+      return;
+    }
+    // By the link: of two equal signals that wait for a process the kernel keeps one.
+    const char number = static_cast<char>(signal);
+    if (link_) {
+      ::send(link_.get(), &number, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    }
+    if (signals_.ends_job(signal) && signal != SIGHUP && ++asked_to_end_ == 2) {
+      deadline_ = Deadline::in(verdict_ ? kTidyPatience : kAgentPatience);
+    }
+  }
+
+  void read_verdict() {
+    unsigned char code = 0;
+    if (::recv(link_.get(), &code, 1, MSG_DONTWAIT) != 1) {
+      link_.reset();  // It has ended; its status follows.
+      return;
+    }
+    verdict_ = code;
+    if (deadline_) {
+      deadline_ = Deadline::in(kTidyPatience);
+    }
+  }
+
+  pid_t agent_;
+  UniqueFd link_;
+  const Signals& signals_;
+  int asked_to_end_ = 0;
+  std::optional<Deadline> deadline_;
+  std::optional<int> verdict_;
+  std::optional<int> status_;
+};
 
 void say(const std::string& line) { write_all(STDERR_FILENO, "lockstep run: " + line + "\n"); }
 
@@ -70,16 +124,17 @@ void say(const std::string& line) { write_all(STDERR_FILENO, "lockstep run: " + 
 
 int supervise(const Context& context) {
   become_subreaper();
-  Pipe pipe = make_pipe();
+  Link link = make_link();
   const pid_t agent = ::fork();
   if (agent < 0) {
     throw_errno("starting the agent");
   }
   if (agent == 0) {
-    become_agent(context, std::move(pipe));
+    become_agent(context, std::move(link));
   }
-  pipe.read_end.reset();
-  const auto status = wait_for(agent, *context.signals);
+  link.agent.reset();
+  AgentWatch watch(agent, std::move(link.supervisor), *context.signals);
+  const auto status = watch.wait();
   const bool all_gone = kill_descendants(Deadline::in(kAgentsEndIn));
   context.folder.remove_if_temporary();
   if (!all_gone) {
@@ -87,6 +142,9 @@ int supervise(const Context& context) {
   }
   if (status && WIFEXITED(*status)) {
     return WEXITSTATUS(*status);
+  }
+  if (watch.verdict()) {
+    return *watch.verdict();
   }
   const int signal = status ? WTERMSIG(*status) : SIGKILL;
   say("the launcher's agent (pid " + std::to_string(agent) + ") was ended by " +

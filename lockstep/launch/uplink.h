@@ -2,6 +2,7 @@
 // leader's launcher at the other end of a connection.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
@@ -24,8 +25,11 @@ class Uplink {
   virtual void on_time() = 0;
   [[nodiscard]] virtual bool timed() const = 0;
   virtual void on_exits(const std::vector<ChildExit>& exits) = 0;
-  // Kills everything that descends from this process, except what the job still needs.
-  virtual void sweep() = 0;
+  // Kills everything that descends from this process, except what the job still needs. False if
+  // something does not die.
+  virtual bool sweep() = 0;
+  // The launcher here ends at once, for this reason: tells the other nodes.
+  virtual void give_up(const std::string& why) = 0;
   // After End: lets the other nodes hear it.
   virtual void close(Deadline deadline) = 0;
 };

@@ -97,48 +97,53 @@ TEST(Coordinator, EndsWhenAllNodesAreDone) {
   EXPECT_THAT(job.sent<End>(), SizeIs(2));
 }
 
-TEST(Coordinator, AFailureStopsTheOthersAndIsReportedToAll) {
+TEST(Coordinator, AFailureStopsTheOthersAndIsReportedOnce) {
   Job job(2);
   job.sent<Start>();
   job->on_message(1, Failed{0, failure_on(2, 1)});
   const auto stops = job.sent<Stop>();
   ASSERT_THAT(stops, SizeIs(1)) << "the node itself stops its own workers";
   EXPECT_EQ(stops.at(kLocalPeer).signal, SIGTERM);
-  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 9)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 9)}, ""});
   Failure full = failure_on(2, 1);
   full.stderr_tail = "the reason";
-  job->on_message(1, Stopped{0, {full}});
+  job->on_message(1, Stopped{0, {full}, ""});
   const auto ends = job.sent<End>();
   ASSERT_THAT(ends, SizeIs(2));
+  EXPECT_THAT(ends.at(kLocalPeer).text, HasSubstr("root cause: rank 2"));
+  EXPECT_THAT(ends.at(kLocalPeer).text, HasSubstr("| the reason"));
   EXPECT_EQ(ends.at(1).exit_code, 3);
-  EXPECT_THAT(ends.at(1).text, HasSubstr("root cause: rank 2"));
-  EXPECT_THAT(ends.at(1).text, HasSubstr("the reason"));
+  EXPECT_EQ(ends.at(1).text,
+            "lockstep run: the job failed; root cause: rank 2 (local rank 0) on node 1 'host1', pid "
+            "0: exit code 3; the report is with node 0 'host0'\n");
+  ASSERT_TRUE(ends.at(1).root_cause);
+  EXPECT_EQ(ends.at(1).root_cause->stderr_tail, "the reason") << "for an outer launcher";
 }
 
 TEST(Coordinator, RestartsTheWholeGroupWithANewStore) {
   Job job(2, 1);
   job.sent<Start>();
   job->on_message(1, Failed{0, failure_on(2, 1)});
-  job->on_message(1, Stopped{0, {failure_on(2, 1)}});
-  job->on_message(kLocalPeer, Stopped{0, {}});
+  job->on_message(1, Stopped{0, {failure_on(2, 1)}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
   const auto started = job.sent<Start>();
   ASSERT_THAT(started, SizeIs(2));
   EXPECT_EQ(started.at(1).plan.attempt, 1);
   EXPECT_EQ(started.at(1).plan.master_port, 1002);
   EXPECT_THAT(started.at(1).why, HasSubstr("rank 2"));
   job->on_message(kLocalPeer, Failed{1, failure_on(0, 0, 4)});
-  job->on_message(kLocalPeer, Stopped{1, {failure_on(0, 0, 4)}});
-  job->on_message(1, Stopped{1, {}});
+  job->on_message(kLocalPeer, Stopped{1, {failure_on(0, 0, 4)}, ""});
+  job->on_message(1, Stopped{1, {}, ""});
   EXPECT_EQ(job.sent<End>().at(1).exit_code, 4) << "no restart is left";
 }
 
 TEST(Coordinator, WordsFromAnEarlierAttemptAreIgnored) {
   Job job(2, 1);
   job->on_message(1, Failed{0, failure_on(2, 1)});
-  job->on_message(1, Stopped{0, {}});
-  job->on_message(kLocalPeer, Stopped{0, {}});
+  job->on_message(1, Stopped{0, {}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
   job.sent<Start>();
-  job->on_message(1, Stopped{0, {}});
+  job->on_message(1, Stopped{0, {}, ""});
   job->on_message(1, Failed{0, failure_on(2, 1)});
   job->on_message(1, Done{0});
   EXPECT_THAT(job->take_outgoing(), IsEmpty());
@@ -149,7 +154,7 @@ TEST(Coordinator, DoneThatCrossesAStopCountsAsStopped) {
   job.sent<Start>();
   job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
   job->on_message(1, Done{0});
-  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}, ""});
   EXPECT_EQ(job.sent<End>().at(1).exit_code, 3);
 }
 
@@ -157,13 +162,13 @@ TEST(Coordinator, ALostNodeIsNamedAndOutranksTheFailuresItCaused) {
   Job job(3, 5);
   job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
   job->on_lost(1, "silence");
-  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
-  job->on_message(2, Stopped{0, {}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}, ""});
+  job->on_message(2, Stopped{0, {}, ""});
   const auto ends = job.sent<End>();
   ASSERT_THAT(ends, SizeIs(2)) << "the lost node cannot be told";
   EXPECT_EQ(ends.at(2).exit_code, 1);
   EXPECT_THAT(ends.at(2).text, HasSubstr("node 1 'host1' is lost: silence"));
-  EXPECT_THAT(ends.at(2).text, HasSubstr("failed meanwhile"));
+  EXPECT_THAT(ends.at(kLocalPeer).text, HasSubstr("failed meanwhile"));
 }
 
 TEST(Coordinator, ANodeLostWhileJoiningEndsTheJob) {
@@ -178,8 +183,8 @@ TEST(Coordinator, AnInterruptStopsAllWithTheSameSignalAndNeverRestarts) {
   job.sent<Start>();
   job->on_message(1, Interrupted{SIGINT});
   EXPECT_EQ(job.sent<Stop>().at(kLocalPeer).signal, SIGINT);
-  job->on_message(1, Stopped{0, {failure_on(2, 1)}});
-  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
+  job->on_message(1, Stopped{0, {failure_on(2, 1)}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}, ""});
   const auto end = job.sent<End>().at(kLocalPeer);
   EXPECT_EQ(end.exit_code, 130);
   EXPECT_THAT(end.text, HasSubstr("ended by SIGINT on node 1 'host1'"));
@@ -189,7 +194,7 @@ TEST(Coordinator, AnInterruptAfterAFailureKeepsTheReportButDoesNotRestart) {
   Job job(1, 5);
   job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
   job->on_message(kLocalPeer, Interrupted{SIGINT});
-  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}, ""});
   EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 3);
 }
 
@@ -198,7 +203,7 @@ TEST(Coordinator, TheStoresDeathEndsTheJob) {
   job.sent<Start>();
   job->on_store_died("SIGKILL");
   EXPECT_THAT(job.sent<Stop>(), SizeIs(1));
-  job->on_message(kLocalPeer, Stopped{0, {}});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
   EXPECT_THAT(job.sent<End>().at(kLocalPeer).text, HasSubstr("the store process of the job died"));
 }
 
@@ -247,6 +252,64 @@ TEST(Coordinator, ANodeThatCannotStopDoesNotHoldUpTheOthers) {
   EXPECT_TRUE(coordinator.ended());
 }
 
+TEST(Coordinator, ANodeThatCannotStopIsNotStartedAgain) {
+  auto settings = Job::settings(2, 5);
+  settings.stop_timeout = {};
+  Coordinator coordinator(settings, [] { return 1; });
+  coordinator.on_message(1, node("host1", 1, 2));
+  coordinator.on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
+  coordinator.on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}, ""});
+  coordinator.take_outgoing();
+  coordinator.on_time();
+  ASSERT_TRUE(coordinator.ended()) << "workers of node 1 may live: no second attempt beside them";
+  EXPECT_THAT(std::get<End>(coordinator.take_outgoing().at(0).message).text,
+              HasSubstr("no restart: node 1 'host1' did not stop its workers within 0 ms"));
+}
+
+TEST(Coordinator, NothingStartsBesideWhatCannotBeKilled) {
+  Job job(2, 5);
+  job.sent<Start>();
+  job->on_message(1, Failed{0, failure_on(2, 1)});
+  job->on_message(1, Stopped{0, {failure_on(2, 1)}, "rank 2 (pid 7) cannot be killed"});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
+  const auto ends = job.sent<End>();
+  ASSERT_THAT(ends, SizeIs(2));
+  EXPECT_EQ(ends.at(kLocalPeer).exit_code, 3);
+  EXPECT_THAT(ends.at(kLocalPeer).text,
+              HasSubstr("no restart: node 1 'host1': rank 2 (pid 7) cannot be killed"));
+}
+
+TEST(Coordinator, ANodeThatCannotGoOnIsNamedWithItsReason) {
+  Job job(2, 5);
+  job.sent<Start>();
+  job->on_message(1, Unable{0, "starting rank 2: no processes left"});
+  EXPECT_THAT(job.sent<Stop>(), SizeIs(1)) << "the node itself stops its own workers";
+  job->on_message(1, Stopped{0, {}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
+  const auto ends = job.sent<End>();
+  ASSERT_THAT(ends, SizeIs(2));
+  EXPECT_EQ(ends.at(1).exit_code, 1);
+  EXPECT_EQ(ends.at(kLocalPeer).text,
+            "lockstep run: the job failed: node 1 'host1': starting rank 2: no processes left\n");
+}
+
+TEST(Coordinator, ALeaderThatCannotGoOnTellsTheOthers) {
+  Job job(2);
+  job.sent<Start>();
+  job->give_up("out of luck");
+  const auto ends = job.sent<End>();
+  ASSERT_THAT(ends, SizeIs(1));
+  EXPECT_THAT(ends.at(1).text, HasSubstr("node 0 'host0': out of luck"));
+}
+
+TEST(Coordinator, WhoMeetsAJobThatIsEndingMayComeAgain) {
+  Job job(2);
+  job.sent<Start>();
+  job->on_lost(1, "gone");
+  job->on_message(7, node("host1", 1, 2));
+  EXPECT_TRUE(job.sent<Refused>().at(7).ending);
+}
+
 TEST(Coordinator, StrangersCannotDoAnything) {
   Job job(2);
   job.sent<Start>();
@@ -256,7 +319,9 @@ TEST(Coordinator, StrangersCannotDoAnything) {
   job->on_lost(77, "x");
   EXPECT_THAT(job->take_outgoing(), IsEmpty());
   job->on_message(77, node("late", 1, 2));
-  EXPECT_THAT(job.sent<Refused>().at(77).reason, HasSubstr("one too many"));
+  const Refused refused = job.sent<Refused>().at(77);
+  EXPECT_THAT(refused.reason, HasSubstr("one too many"));
+  EXPECT_FALSE(refused.ending);
   EXPECT_FALSE(job->ended());
 }
 
@@ -264,7 +329,7 @@ TEST(Coordinator, ASignalBetweenTwoAttemptsStopsTheNextOne) {
   Job job(1, /*max_restarts=*/1);
   job.sent<Start>();
   job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
-  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0)}, ""});
   job->on_message(kLocalPeer, Interrupted{SIGINT});
   bool started = false;
   bool stopped = false;

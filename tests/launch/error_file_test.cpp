@@ -53,5 +53,37 @@ TEST(ReadErrorNote, AbsentLinkedPipedAndHugeFilesAreNothing) {
   EXPECT_TRUE(read_error_note(huge).empty());
 }
 
+TEST(WriteErrorNote, IsReadBack) {
+  const TestFolder folder;
+  ErrorNote note;
+  note.message = "what \"happened\"\xff";
+  note.traceback = "frame 1";
+  note.timestamp = 12;
+  ASSERT_TRUE(write_error_note(folder.path("error.json"), note, 7));
+  const ErrorNote read = read_error_note(folder.path("error.json"));
+  EXPECT_THAT(read.message, ::testing::StartsWith("what \"happened\""));
+  EXPECT_EQ(read.traceback, "frame 1");
+  EXPECT_EQ(read.timestamp, 12);
+  EXPECT_THAT(folder.read("error.json"), ::testing::HasSubstr("\"errorCode\":7"));
+  EXPECT_FALSE(write_error_note(folder.path("no/such/folder"), note, 7));
+}
+
+TEST(NoteOfAFailure, SaysWhoHowAndWhy) {
+  Failure failure;
+  failure.rank = 3;
+  failure.host = "h";
+  failure.pid = 9;
+  failure.exit_code = 4;
+  failure.stderr_tail = "first\nlast";
+  EXPECT_EQ(note_of(failure, false).message,
+            "rank 3 (local rank 0) on 'h', pid 9: exit code 4: last");
+  EXPECT_GT(note_of(failure, false).timestamp, 0);
+  failure.message = "E: m";
+  failure.timestamp = 5;
+  EXPECT_EQ(note_of(failure, false).message,
+            "rank 3 (local rank 0) on 'h', pid 9: exit code 4: E: m");
+  EXPECT_EQ(note_of(failure, false).timestamp, 5);
+}
+
 }  // namespace
 }  // namespace lockstep::launch

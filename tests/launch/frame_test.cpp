@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "lockstep/base/error.h"
 #include "lockstep/launch/message.h"
 
 namespace lockstep::launch {
@@ -30,20 +29,20 @@ TEST(FrameReader, StrangersAreRecognisedByTheirFirstBytes) {
   FrameReader reader;
   reader.feed("G");
   EXPECT_THAT([&] { reader.next(); },
-              ThrowsMessage<PeerError>(HasSubstr("not a lockstep launcher")));
+              ThrowsMessage<ProtocolError>(HasSubstr("not a lockstep launcher")));
 }
 
 TEST(FrameReader, OtherVersionsAreNamed) {
   FrameReader reader;
   reader.feed(greeting(99));
   EXPECT_THAT([&] { reader.next(); },
-              ThrowsMessage<PeerError>(AllOf(HasSubstr("version 99"), HasSubstr("version 1"))));
+              ThrowsMessage<ProtocolError>(AllOf(HasSubstr("version 99"), HasSubstr("this one version 2"))));
 }
 
 TEST(FrameReader, LengthIsCheckedBeforeTheBytesCome) {
   FrameReader reader;
   reader.feed(greeting() + std::string("\x00\x01\x00\x01", 4));
-  EXPECT_THAT([&] { reader.next(); }, ThrowsMessage<PeerError>(HasSubstr("65537 bytes")));
+  EXPECT_THAT([&] { reader.next(); }, ThrowsMessage<ProtocolError>(HasSubstr("65537 bytes")));
 }
 
 TEST(FrameReader, LongestMessagePasses) {

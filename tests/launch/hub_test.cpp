@@ -1,6 +1,8 @@
 #include "lockstep/launch/hub.h"
 
 #include <gmock/gmock.h>
+#include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <set>
@@ -26,7 +28,8 @@ class HubTest : public ::testing::Test {
     hooks.on_lost = [this](PeerId, const std::string& why) { lost_.push_back(why); };
     hooks.is_member = [this](PeerId peer) { return members_.contains(peer); };
     hooks.note = [this](const std::string& line) { notes_.push_back(line); };
-    hub_ = std::make_unique<Hub>(loop_, std::move(listener), std::move(hooks));
+    hub_ = std::make_unique<Hub>(loop_, std::move(listener), std::move(hooks),
+                                 std::chrono::seconds(15));
   }
 
   UniqueFd connect() const {
@@ -104,6 +107,64 @@ TEST_F(HubTest, WhoIsRefusedIsToldOnceByAddressAndReason) {
   run_until([&] { return notes_.size() >= 2; });
   EXPECT_THAT(notes_, ElementsAre("turned away 127.0.0.1: a wrong [2Jid",
                                   "turned away 127.0.0.1: one too many"));
+}
+
+TEST_F(HubTest, WhoShallComeAgainIsNotWorthAWord) {
+  Channel stranger(connect());
+  run_until([&] {
+    stranger.receive();
+    return stranger.greeted();
+  });
+  hub_->send(1, Refused{"the job is ending", true});
+  stranger.close(Deadline::in(std::chrono::milliseconds(1)));
+  UniqueFd other = connect();
+  write_all(other.get(), "garbage that is no greeting");
+  run_until([&] { return !notes_.empty(); });
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("not a lockstep launcher")));
+}
+
+TEST_F(HubTest, HeartbeatsComeWhileTheLeaderIsBusy) {
+  Channel channel(connect());
+  channel.send(Join{});
+  run_until([&] { return !members_.empty(); });
+  channel.receive();  // The greeting. From here on nobody runs the hub's loop.
+  pollfd waiting{channel.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 10000), 1) << "no sign of life from a leader that is busy";
+}
+
+// Opens files until this process may have no more.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    rlimit little = before_;
+    little.rlim_cur = 64;
+    ::setrlimit(RLIMIT_NOFILE, &little);
+    for (int fd = 0; (fd = ::open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) {
+      files_.emplace_back(fd);
+    }
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<UniqueFd> files_;
+};
+
+TEST_F(HubTest, WithoutDescriptorsItWaitsInsteadOfSpinning) {
+  Channel channel(connect());
+  channel.send(Join{});
+  {
+    const NoDescriptors none;
+    loop_.run_once(Deadline::in(std::chrono::seconds(10)));
+    EXPECT_THAT(notes_, ElementsAre(HasSubstr("has to wait: Too many open files")));
+    const Deadline tick = Deadline::in(std::chrono::milliseconds(20));
+    loop_.run_once(tick);
+    EXPECT_TRUE(tick.passed()) << "the loop was woken at once by what nobody can accept";
+  }
+  run_until([&] { return !members_.empty(); });
 }
 
 TEST_F(HubTest, SilentStrangersAreDroppedAfterAWhile) {

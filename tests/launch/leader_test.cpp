@@ -69,7 +69,7 @@ TEST_F(LeaderTest, TheDeathOfTheStoreStopsTheJob) {
   const auto commands = leader.take_commands();
   ASSERT_THAT(commands, SizeIs(1));
   EXPECT_EQ(std::get<Stop>(commands[0]).signal, SIGTERM);
-  leader.report(Stopped{0, {}});
+  leader.report(Stopped{0, {}, ""});
   EXPECT_THAT(std::get<End>(leader.take_commands().at(0)).text,
               HasSubstr("the store process of the job died: pid " + std::to_string(store)));
 }

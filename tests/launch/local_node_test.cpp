@@ -1,6 +1,7 @@
 #include "lockstep/launch/local_node.h"
 
 #include <gmock/gmock.h>
+#include <sys/ptrace.h>
 
 #include "job.h"
 
@@ -17,7 +18,10 @@ class LocalNodeTest : public ::testing::Test {
     context_.options.shutdown_timeout = grace;
     NodeHooks hooks;
     hooks.report = [this](const Message& message) { reports_.push_back(message); };
-    hooks.sweep = [this] { ++sweeps_; };
+    hooks.sweep = [this] {
+      ++sweeps_;
+      return true;
+    };
     node_ = std::make_unique<LocalNode>(context_, loop_, consoles_.get(), std::move(hooks));
     node_->start(start_command(workers));
   }
@@ -99,10 +103,83 @@ TEST_F(LocalNodeTest, ARestartSaysWhy) {
   again.plan.attempt = 1;
   again.plan.max_restarts = 2;
   again.why = "rank 0 failed";
+  reports_.clear();
   node_->start(again);
-  EXPECT_EQ(run_until<Done>().attempt, 0);
-  EXPECT_THAT(consoles_.err(),
-              HasSubstr("rank 0 failed; restarting all workers (restart 1 of 2)\n"));
+  EXPECT_EQ(consoles_.err(),
+            "lockstep run: rank 0 failed; restarting all workers (restart 1 of 2)\n");
+  EXPECT_EQ(run_until<Done>().attempt, 1);
+}
+
+TEST_F(LocalNodeTest, WhatKeepsWorkersFromStartingIsReportedAndTheOthersAreStopped) {
+  ASSERT_EQ(folder_.write("attempt_0", "no folder"), folder_.path("attempt_0"));
+  start("sleep 100", 2, std::chrono::seconds(9));
+  ASSERT_THAT(reports_, SizeIs(2));
+  EXPECT_THAT(std::get<Unable>(reports_[0]).why,
+              HasSubstr("starting rank 0 (local rank 0): making the folder"));
+  EXPECT_THAT(std::get<Stopped>(reports_[1]).failures, SizeIs(0));
+}
+
+// Attaches to `worker` as a debugger does: what is killed then is not gone until the debugger lets
+// it go, as far as its parent can see.
+class Debugger {
+ public:
+  explicit Debugger(pid_t worker) {
+    Pipe attached = make_pipe();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      const bool well = ::ptrace(PTRACE_SEIZE, worker, nullptr, nullptr) == 0;
+      write_all(attached.write_end.get(), well ? "y" : "n");
+      for (;;) {
+        ::pause();
+      }
+    }
+    attached.write_end.reset();
+    char answer = 0;
+    EXPECT_EQ(::read(attached.read_end.get(), &answer, 1), 1);
+    EXPECT_EQ(answer, 'y') << "this user may not trace its own children";
+  }
+  ~Debugger() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  Debugger(const Debugger&) = delete;
+  Debugger& operator=(const Debugger&) = delete;
+
+ private:
+  pid_t pid_ = 0;
+};
+
+TEST_F(LocalNodeTest, WorkersThatCannotBeKilledAreReportedAndNothingStartsBesideThem) {
+  start("echo $$ > \"$TORCHELASTIC_ERROR_FILE.new\"; mv \"$TORCHELASTIC_ERROR_FILE.new\" "
+        "\"$TORCHELASTIC_ERROR_FILE.up\"; exec sleep 100",
+        1, std::chrono::milliseconds(1));
+  ASSERT_TRUE(wait_for_file(folder_.path("attempt_0/0/error.json.up")));
+  const std::string pid = folder_.read("attempt_0/0/error.json.up");
+  {
+    const Debugger debugger(std::stoi(pid));
+    node_->stop({0, SIGTERM});
+    EXPECT_THAT(run_until<Stopped>().stuck,
+                HasSubstr("rank 0 (pid " + std::to_string(std::stoi(pid)) + ") cannot be killed"));
+    Start again = start_command();
+    again.plan.attempt = 1;
+    reports_.clear();
+    node_->start(again);
+    ASSERT_THAT(reports_, SizeIs(2));
+    EXPECT_THAT(std::get<Unable>(reports_[0]).why, HasSubstr("no worker was started: rank 0"));
+  }
+  ::waitpid(std::stoi(pid), nullptr, 0);
+}
+
+TEST_F(LocalNodeTest, ASignalThatEndsNoJobReachesTheWorkersAlone) {
+  start("trap 'exit 0' USR1; touch \"$TORCHELASTIC_ERROR_FILE.up\"; while :; do sleep 0.01; done", 2,
+        std::chrono::seconds(9));
+  for (const char* rank : {"0", "1"}) {
+    ASSERT_TRUE(wait_for_file(folder_.path(std::string("attempt_0/") + rank + "/error.json.up")));
+  }
+  node_->pass_on(SIGUSR1);
+  run_until<Done>();
+  EXPECT_THAT(reports_, SizeIs(1)) << "nobody was told to stop";
+  EXPECT_EQ(consoles_.err(), "");
 }
 
 }  // namespace

@@ -33,6 +33,18 @@ class MemberTest : public ::testing::Test {
     return leader;
   }
 
+  // The leader's end of the member's next try.
+  Channel accept_again(Member& member) {
+    const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+    pollfd waiting{listener_.fd.get(), POLLIN, 0};
+    while (::poll(&waiting, 1, 0) == 0 && !deadline.passed()) {
+      loop_.run_once(Deadline::in(std::chrono::milliseconds(5)));
+      member.on_time();
+    }
+    EXPECT_FALSE(deadline.passed()) << "it did not try again";
+    return Channel(UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)));
+  }
+
   std::vector<Message> commands(Member& member) {
     std::vector<Message> found;
     const Deadline deadline = Deadline::in(std::chrono::seconds(5));
@@ -83,10 +95,55 @@ TEST_F(MemberTest, ALostLeaderIsNamedAfterTheWorkersHaveStopped) {
   const auto stop = commands(member);
   ASSERT_THAT(stop, SizeIs(1));
   EXPECT_EQ(std::get<Stop>(stop[0]).signal, SIGTERM);
-  member.report(Stopped{0, {}});
+  member.report(Stopped{0, {}, ""});
   const End end = std::get<End>(member.take_commands().at(0));
   EXPECT_EQ(end.exit_code, 1);
   EXPECT_THAT(end.text, HasSubstr("node 0 'hosta' is lost: its launcher closed the connection"));
+}
+
+TEST_F(MemberTest, ALeaderThatDiesBeforeTheJobStartsIsTriedAgain) {
+  Member member(context_, loop_);
+  member.on_time();
+  UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)).reset();  // Gone without a greeting.
+  { const Channel dying = accept_again(member); }                    // And with one.
+  Channel leader = accept_again(member);
+  leader.send(start());
+  EXPECT_TRUE(std::holds_alternative<Start>(commands(member).at(0)));
+}
+
+TEST_F(MemberTest, ALeaderWhoseJobIsEndingIsTriedAgain) {
+  Member member(context_, loop_);
+  Channel dying = lead(member);
+  dying.send(Refused{"the job is about to end", true});
+  Channel leader = accept_again(member);
+  leader.send(start());
+  EXPECT_TRUE(std::holds_alternative<Start>(commands(member).at(0)));
+}
+
+TEST_F(MemberTest, ALeaderThatDoesNotComeBackIsNamedWithTheReason) {
+  context_.options.nodes.join_timeout = std::chrono::milliseconds(1);
+  Member member(context_, loop_);
+  lead(member).send(Refused{"the job is about to end", true});
+  listener_ = {};
+  EXPECT_THAT(std::get<End>(commands(member).at(0)).text, HasSubstr("did not come within 1 ms"));
+}
+
+TEST_F(MemberTest, HeartbeatsComeWhileTheMemberIsBusy) {
+  Member member(context_, loop_);
+  const Channel leader = lead(member);
+  pollfd waiting{leader.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&waiting, 1, 10000), 1) << "no sign of life from a member that is busy";
+}
+
+TEST_F(MemberTest, WhyItCannotGoOnIsToldToTheLeader) {
+  Member member(context_, loop_);
+  Channel leader = lead(member);
+  member.give_up("out of luck");
+  std::vector<Message> received;
+  while (received.empty()) {
+    received = leader.receive();
+  }
+  EXPECT_EQ(std::get<Unable>(received[0]).why, "out of luck");
 }
 
 TEST_F(MemberTest, ARefusalIsPassedOn) {

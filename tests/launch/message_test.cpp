@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "lockstep/base/error.h"
+#include "lockstep/launch/frame.h"
 
 namespace lockstep::launch {
 namespace {
@@ -78,23 +78,60 @@ TEST(Message, SmallOnesSurviveTheTrip) {
   EXPECT_EQ(round_trip(Stop{3, 15}).signal, 15);
   EXPECT_EQ(round_trip(Done{3}).attempt, 3);
   EXPECT_EQ(round_trip(Interrupted{2}).signal, 2);
+  EXPECT_TRUE(round_trip(Refused{"r", true}).ending);
+  EXPECT_EQ(round_trip(Unable{2, "w"}).attempt, 2);
+  EXPECT_EQ(round_trip(Unable{2, "w"}).why, "w");
+  EXPECT_EQ(round_trip(Stopped{2, {}, "s"}).stuck, "s");
   EXPECT_EQ(round_trip(End{137, "t"}).exit_code, 137);
+  EXPECT_FALSE(round_trip(End{137, "t"}).root_cause);
+  EXPECT_EQ(round_trip(End{3, "t", full_failure()}).root_cause->pid, 77);
   round_trip(Heartbeat{});
 }
 
-TEST(Message, IsNeverTooLongForAFrame) {
+// JSON writes these in one, two, three and six bytes.
+class MessageOfLongTexts : public ::testing::TestWithParam<char> {
+ protected:
+  std::string text_ = std::string(std::size_t{1} << 20, GetParam());
+};
+INSTANTIATE_TEST_SUITE_P(Characters, MessageOfLongTexts, ::testing::Values('x', '"', '\xff', '\x01'));
+
+TEST_P(MessageOfLongTexts, IsNeverTooLongForAFrame) {
   Failure huge = full_failure();
-  huge.message = huge.traceback = huge.stderr_tail = std::string(10000, '\xff');
-  huge.log_path = std::string(10000, '"');
-  huge.host = std::string(10000, 'h');
-  const Stopped stopped{0, std::vector<Failure>(100, huge)};
+  huge.message = huge.traceback = huge.stderr_tail = huge.log_path = huge.host = text_;
+  const Stopped stopped{0, std::vector<Failure>(100, huge), text_};
   EXPECT_LE(encode(stopped).size(), kMostMessageBytes);
   EXPECT_THAT(round_trip(stopped).failures, SizeIs(16));
-  EXPECT_LE(encode(End{1, std::string(1 << 20, 'x')}).size(), kMostMessageBytes);
+  EXPECT_LE(encode(End{1, text_, huge}).size(), kMostMessageBytes);
+  EXPECT_LE(encode(Failed{0, huge}).size(), kMostMessageBytes);
+  EXPECT_LE(encode(Refused{text_}).size(), kMostMessageBytes);
+  EXPECT_LE(encode(Unable{0, text_}).size(), kMostMessageBytes);
+  EXPECT_LE(encode(Join{text_, 2, 1, {text_, 1, text_}, 1}).size(), kMostMessageBytes);
   Start start;
+  start.why = start.plan.run_id = start.plan.master_addr = text_;
   start.plan.master_port = 1;
-  start.plan.nodes.assign(256, {std::string(300, 'h'), 1, std::string(300, 'r')});
+  start.plan.nodes.assign(kMostNodes, {text_, 1, text_});
   EXPECT_LE(encode(start).size(), kMostMessageBytes);
+  EXPECT_THAT(round_trip(start).plan.nodes, SizeIs(kMostNodes));
+}
+
+TEST(Message, TextsFromOtherNodesComeWithoutControlCharacters) {
+  const std::string rude = "a\x1b[2J\nb\x07\tc\xc2\x9b";
+  Failure failure = full_failure();
+  failure.host = failure.log_path = failure.message = failure.traceback = failure.stderr_tail = rude;
+  const Failure read = round_trip(Failed{0, failure}).failure;
+  for (const std::string& name : {read.host, read.log_path}) {
+    EXPECT_EQ(name, "a[2Jb\tc") << "a name has one line";
+  }
+  for (const std::string& text :
+       {read.message, read.traceback, read.stderr_tail, round_trip(End{1, rude}).text,
+        round_trip(Refused{rude}).reason, round_trip(Unable{0, rude}).why,
+        round_trip(Stopped{0, {}, rude}).stuck}) {
+    EXPECT_EQ(text, "a[2J\nb\tc");
+  }
+  const Join join = round_trip(Join{rude, 2, 1, {rude, 1, rude}, 1});
+  for (const std::string& name : {join.run_id, join.node.host, join.node.role}) {
+    EXPECT_EQ(name, "a[2Jb\tc");
+  }
 }
 
 TEST(Message, GarbageIsAPeerError) {
@@ -104,7 +141,7 @@ TEST(Message, GarbageIsAPeerError) {
                            R"({"type": "stop", "attempt": 99999999999999999999, "signal": 1})",
                            R"({"type": "end", "exit_code": -1, "text": ""})",
                            R"({"type": "stopped", "attempt": 0, "failures": [1]})"}) {
-    EXPECT_THROW(decode(text), PeerError) << text;
+    EXPECT_THROW(decode(text), ProtocolError) << text;
   }
 }
 
@@ -115,7 +152,7 @@ TEST(Message, NodeRankMustBePartOfThePlan) {
                [{"host": "", "workers": 1, "role": ""}], "master_addr": "", "master_port": 1,
                "attempt": 0, "max_restarts": 0}})");
       },
-      ThrowsMessage<PeerError>(HasSubstr("'node_rank' is out of range")));
+      ThrowsMessage<ProtocolError>(HasSubstr("'node_rank' is out of range")));
 }
 
 }  // namespace

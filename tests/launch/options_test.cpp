@@ -86,6 +86,21 @@ TEST(RunOptions, ShutdownTimeoutFromFlagThenVariable) {
   EXPECT_EQ(parse({"--shutdown-timeout=0.5"}).shutdown_timeout, std::chrono::milliseconds(500));
 }
 
+TEST(RunOptions, NodeTimeoutInBothSpellings) {
+  EXPECT_EQ(parse({}).nodes.node_timeout, std::chrono::seconds(15));
+  EXPECT_EQ(parse({"--node-timeout", "2.5"}).nodes.node_timeout, std::chrono::milliseconds(2500));
+  EXPECT_EQ(parse({"--node_timeout=86400"}).nodes.node_timeout, std::chrono::hours(24));
+  expect_error({"--node-timeout", "1.9"}, "--node-timeout is '1.9', expected 2 to 86400 seconds");
+  expect_error({"--node-timeout", "86401"}, "--node-timeout is '86401'");
+  expect_error({"--node-timeout", "x"}, "--node-timeout is 'x'");
+}
+
+TEST(RunOptions, NamesThatOtherNodesSeeHaveNoControlCharacters) {
+  expect_error({"--rdzv-id", "a\x1b[2J"}, "--rdzv-id is 'a[2J' with control characters");
+  expect_error({"--local-addr", "a\nb"}, "--local-addr is 'ab'");
+  expect_error({"--role", "a\rb"}, "--role is 'ab'");
+}
+
 TEST(RunOptions, PrefixTemplateFromFlagThenVariable) {
   const std::map<std::string, std::string, std::less<>> variable{
       {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", "v"}};

@@ -64,5 +64,14 @@ TEST(Objection, OthersNodesDoNotEndTheJob) {
   EXPECT_TRUE(object_to(join("d"), {join("a"), join("b"), join("c")})->foreign);
 }
 
+TEST(DescribeMissing, CountsNodesWithoutRanksAndNamesTheOthers) {
+  const auto join = [](int rank) { return Join{"id", 3, rank, {"h", 1, ""}, 1}; };
+  EXPECT_EQ(describe_missing({join(0)}), "nodes 1, 2 of 3");
+  EXPECT_EQ(describe_missing({join(0), join(2)}), "node 1 of 3");
+  EXPECT_EQ(describe_missing({join(0), join(-1)}),
+            "1 of 3 nodes (present: node 0 'h', a node without --node-rank on 'h')");
+  EXPECT_EQ(describe_missing({join(0), join(1), join(2)}), "");
+}
+
 }  // namespace
 }  // namespace lockstep::launch

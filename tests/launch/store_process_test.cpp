@@ -65,6 +65,22 @@ TEST_F(StoreProcessTest, StopEndsTheProgramAndFreesThePort) {
   EXPECT_TRUE(is_free);
 }
 
+TEST_F(StoreProcessTest, SignalsToTheWholeControlGroupPassItBy) {
+  install_store();
+  StoreProcess store(context_, loop_);
+  store.open(kAnyPort);
+  ASSERT_TRUE(wait_for_file(folder_.path("arguments")));
+  std::ifstream status("/proc/" + std::to_string(store.pid()) + "/status");
+  std::string word;
+  while (word != "SigIgn:" && status >> word) {
+  }
+  std::uint64_t ignored = 0;
+  status >> std::hex >> ignored;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    EXPECT_TRUE((ignored >> (signal - 1) & 1) == 1) << signal;
+  }
+}
+
 TEST_F(StoreProcessTest, OpeningAgainIsANewStore) {
   install_store();
   StoreProcess store(context_, loop_);

@@ -10,7 +10,7 @@ namespace {
 int exit_code_of_script(const std::string& script) {
   const TestFolder folder;
   return exit_code_of([&] {
-    const Signals signals({SIGTERM});
+    const Signals signals({SIGTERM, SIGHUP});
     Context context = shell_context(folder, signals, script);
     context.folder = {folder.path("run"), true};
     const int code = supervise(context);
@@ -30,6 +30,23 @@ TEST(Supervise, SurvivesTheDeathOfTheAgent) {
 TEST(Supervise, PassesSignalsOn) {
   EXPECT_EQ(exit_code_of_script("kill -TERM $(cut -d' ' -f4 /proc/$PPID/stat); sleep 100"),
             128 + SIGTERM);
+}
+
+TEST(Supervise, ASignalToTheWholeControlGroupGivesTheWorkersTheirTime) {
+  const TestFolder folder;
+  const std::string orderly = "trap 'sleep 0.5; touch " + folder.path("orderly") + "; exit 0' TERM; ";
+  const std::string to_both = "kill -TERM $PPID $(cut -d' ' -f4 /proc/$PPID/stat); ";
+  EXPECT_EQ(exit_code_of_script(orderly + to_both + "while :; do sleep 0.01; done"), 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("orderly")));
+}
+
+TEST(Supervise, ATerminalThatHangsUpTwiceGivesTheWorkersTheirTime) {
+  const TestFolder folder;
+  const std::string orderly = "trap 'sleep 0.5; touch " + folder.path("orderly") + "; exit 0' HUP; ";
+  const std::string twice =
+      "for i in 1 2 3; do kill -HUP $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.1; done; ";
+  EXPECT_EQ(exit_code_of_script(orderly + twice + "while :; do sleep 0.01; done"), 128 + SIGHUP);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("orderly")));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 import os
 import re
+import resource
 import signal
 import socket
 import time
@@ -64,17 +65,59 @@ def test_c10d_numbers_nodes_by_host_with_the_endpoint_first(launcher):
     launcher.assert_clean()
 
 
-def test_failure_on_one_node_is_told_on_both(launcher, nodes):
+def test_failure_on_one_node_is_told_on_both_and_reported_once(launcher, nodes):
     first = nodes.start(0, launcher.script(WAITING))
     second = nodes.start(1, "sh", "-c", "while [ ! -e up0 ]; do sleep 0.01; done; echo reason >&2; exit 9")
     begin = time.monotonic()
-    results = finish(first, second)
+    (_, report, code), (_, short, other) = finish(first, second)
     assert time.monotonic() - begin < 5
-    for _, err, code in results:
-        assert code == 9
-        assert re.search(r"root cause: rank 1 \(local rank 0\) on node 1 '.*', pid \d+: exit code 9", err)
-        assert "| reason" in err
+    assert (code, other) == (9, 9)
+    cause = r"root cause: rank 1 \(local rank 0\) on node 1 '.*', pid \d+: exit code 9"
+    assert re.search(cause, report) and "| reason" in report
+    assert re.fullmatch(f"reason\nlockstep run: the job failed; {cause}; the report is with node 0 '.*'\n", short)
     launcher.assert_clean()
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_node_that_cannot_start_its_workers_says_why_on_both(launcher, nodes, rank):
+    few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))}
+    jobs = [nodes.start(i, "--nproc-per-node", 100 if i == rank else 1, "sleep", "100",
+                        **(few if i == rank else {})) for i in (0, 1)]
+    for _, err, code in finish(*jobs):
+        assert code == 1
+        assert re.search(rf"the job failed: node {rank} '.*': starting rank \d+ \(local rank \d+\): .*: "
+                         "Too many open files", err), err
+    launcher.assert_clean()
+
+
+def test_node_that_cannot_write_says_why_on_both(launcher, nodes):
+    first = nodes.start(0, "sleep", "100")
+    second = nodes.start(1, "sleep", "100", env={"TMPDIR": "/proc/1"})
+    for _, err, code in finish(first, second):
+        assert code == 1
+        assert re.search(r"the job failed: node 1 '.*': making the folder '/proc/1/.*': ", err), err
+    launcher.assert_clean()
+
+
+def test_member_that_meets_the_job_before_waits_for_the_next_one(launcher, nodes):
+    """A job that is started again at once at the same place, as schedulers do."""
+    script = launcher.script("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + WAITING)
+    old = [nodes.start(rank, "--shutdown-timeout", 2, script) for rank in (0, 1)]
+    launcher.up(2)
+    os.kill(launcher.agent_of(old[1]), signal.SIGKILL)  # Node 0 ends, but its workers take 2 s.
+    member = nodes.start(1, "true")
+    assert finish(old[0])[0][2] == 1
+    leader = nodes.start(0, "true")
+    (_, err, code), (_, _, other) = finish(leader, member)
+    assert (code, other) == (0, 0), err
+
+
+def test_root_cause_reaches_the_launcher_around_the_launcher(launcher):
+    inner = launcher.command("--nproc-per-node", 2, "sh", "-c", "[ $RANK = 1 ] && { echo inmost >&2; exit 6; }; sleep 100")
+    done = launcher.run("--nproc-per-node", 1, *inner)
+    assert done.returncode == 6
+    report = done.stderr[done.stderr.index("root cause: rank 0"):]
+    assert re.search(r"  message\n    \| rank 1 \(local rank 1\) on '.*', pid \d+: exit code 6: inmost", report)
 
 
 def test_success_waits_for_all_nodes(launcher, nodes):
@@ -123,15 +166,15 @@ def test_killed_launcher_is_named_by_the_other_node(launcher, nodes, victim, whi
     launcher.assert_clean()
 
 
-def test_stopped_agent_is_lost_after_the_silence_limit(launcher, nodes):
+def test_stopped_agent_is_lost_after_the_node_timeout(launcher, nodes):
     script = launcher.script(WAITING)
-    jobs = [nodes.start(rank, script) for rank in (0, 1)]
+    jobs = [nodes.start(rank, "--node-timeout", 3, script) for rank in (0, 1)]
     launcher.up(2)
     os.kill(launcher.agent_of(jobs[1]), signal.SIGSTOP)
     begin = time.monotonic()
     ((_, err, code),) = finish(jobs[0], timeout=6)
-    assert 3 < time.monotonic() - begin < 5
-    assert code == 1 and re.search(r"node 1 '.*' is lost: no sign of life for 3.5 s", err)
+    assert 2 < time.monotonic() - begin < 5
+    assert code == 1 and re.search(r"node 1 '.*' is lost: no sign of life for 3 s", err)
 
 
 def test_same_rank_twice_is_an_error_on_both_that_names_it(launcher):
@@ -191,8 +234,8 @@ def test_strangers_are_dropped_alone(launcher, nodes):
     first = nodes.start(0, "--nproc-per-node", 1, "sh", "-c", "sleep 1")
     wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", nodes.port)) == 0, what="a leader")
     silent = [socket.create_connection(("127.0.0.1", nodes.port)) for _ in range(20)]
-    for garbage in (b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4096, b"LOCKSTEP\0\0\0\1\xff\xff\xff\xff" + b"x" * 99,
-                    b"LOCKSTEP\0\0\0\1\0\0\0\2[]", b"LOCKSTEP\0\0\0\x63"):
+    for garbage in (b"GET / HTTP/1.0\r\n\r\n", b"\0" * 4096, b"LOCKSTEP\0\0\0\2\xff\xff\xff\xff" + b"x" * 99,
+                    b"LOCKSTEP\0\0\0\2\0\0\0\2[]", b"LOCKSTEP\0\0\0\x63"):
         with socket.create_connection(("127.0.0.1", nodes.port)) as stranger:
             stranger.sendall(garbage)
             stranger.settimeout(3)

@@ -1,9 +1,12 @@
 """Ctrl-C, SIGTERM and SIGHUP: passed on once, final the second time."""
 
+import array
+import fcntl
 import os
 import pty
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -84,6 +87,73 @@ if os.environ["RANK"] == "0":
     assert job.wait(5) == 3
     assert "root cause: rank 0" in said.read_text()
     launcher.assert_clean(0)
+
+
+def test_signal_to_the_whole_control_group_counts_once(launcher):
+    """As systemd and Slurm end a job: every process gets it."""
+    job = launcher.start("--nproc-per-node", 2, launcher.script(POLITE + WAITING))
+    launcher.up(2)
+    for pid in launcher.marked():
+        os.kill(pid, signal.SIGTERM)
+    _, err = job.communicate(timeout=10)
+    assert job.returncode == 128 + signal.SIGTERM
+    assert sorted(p.name for p in launcher.folder.glob("got*")) == ["got0.15", "got1.15"]
+    assert err.count("SIGTERM received") == 1 and "store" not in err and "killed" not in err
+    launcher.assert_clean()
+
+
+def bytes_in(pipe):
+    count = array.array("i", [0])
+    fcntl.ioctl(pipe.fileno(), termios.FIONREAD, count)
+    return count[0]
+
+
+def test_slow_but_orderly_end_after_a_second_signal_keeps_its_code(launcher):
+    """The reader of stdout takes nothing, so the launcher needs 2 s for its last words."""
+    job = launcher.start("--tee", "1", "--nproc-per-node", 1, "sh", "-c",
+                         "yes | head -c 3000000")
+    wait_for(lambda: bytes_in(job.stdout) >= 65536, what="a full pipe")
+    job.send_signal(signal.SIGTERM)
+    wait_for(lambda: len(launcher.marked()) == 2, what="only the launcher and its agent")
+    job.send_signal(signal.SIGTERM)
+    assert job.wait(10) == 128 + signal.SIGTERM
+    assert "was ended by" not in os.read(job.stderr.fileno(), 4096).decode()
+    launcher.assert_clean(0)
+
+
+USER_SIGNALS = """
+import os, signal
+def note(number, frame):
+    open("got%s.%d.%s" % (os.environ["RANK"], number, os.urandom(4).hex()), "w").close()
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, note)
+"""
+
+
+def test_user_signals_reach_the_workers_and_the_job_goes_on(launcher):
+    """Slurm's notice before the time is up: --signal=USR1@60."""
+    waiting = WAITING.replace("time.sleep(100)", "while not os.path.exists('enough'): time.sleep(0.01)")
+    job = launcher.start("--nproc-per-node", 2, launcher.script(USER_SIGNALS + waiting))
+    launcher.up(2)
+    for count, number in enumerate((signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1), 1):
+        job.send_signal(number)
+        launcher.up(2 * count, "got*")
+    (launcher.folder / "enough").touch()
+    _, err = job.communicate(timeout=10)
+    assert (job.returncode, err) == (0, "")
+    kinds = sorted(p.name.rsplit(".", 1)[0] for p in launcher.folder.glob("got*"))
+    assert kinds == ["got0.10", "got0.10", "got0.12", "got1.10", "got1.10", "got1.12"]
+    launcher.assert_clean()
+
+
+def test_user_signal_does_not_touch_the_children_of_a_worker(launcher):
+    waiting = WAITING.replace("time.sleep(100)", "sys.exit(child.wait())")
+    child = "import subprocess\nchild = subprocess.Popen(['sh', '-c', 'sleep 0.5'])\n"
+    job = launcher.start(launcher.script(USER_SIGNALS + child + waiting))
+    launcher.up(1)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(10) == 0
+    assert len(list(launcher.folder.glob("got0.10.*"))) == 1
 
 
 def test_signals_to_handle_adds_others(launcher):
