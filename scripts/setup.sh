@@ -9,7 +9,7 @@
 source "$(dirname "$0")/common.sh"
 
 packages=(g++ make cmake ninja-build ccache mold libgtest-dev libgmock-dev libcli11-dev
-  nlohmann-json3-dev zlib1g-dev python3-dev iproute2 openmpi-bin libopenmpi-dev)
+  nlohmann-json3-dev zlib1g-dev libjpeg-dev libpng-dev python3-dev iproute2 openmpi-bin libopenmpi-dev)
 check_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev libfuzzer-19-dev)
 
 missing_packages() {

@@ -46,6 +46,10 @@ std::string idx_header(std::uint8_t type, const std::vector<std::uint32_t>& size
   return header;
 }
 
+std::span<const std::byte> file_bytes(std::string_view content) {
+  return std::as_bytes(std::span(content));
+}
+
 MemoryFile::MemoryFile(std::string_view content) : file_(::memfd_create("test", MFD_CLOEXEC)) {
   if (!file_ || !write_all(file_.get(), content)) {
     throw_errno("memfd_create");

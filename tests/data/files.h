@@ -1,7 +1,9 @@
 // Files for tests of those who read them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,8 @@ std::string gzip(std::string_view content);
 
 // The header of an idx file with elements of `type`, e.g. 8 for bytes.
 std::string idx_header(std::uint8_t type, const std::vector<std::uint32_t>& sizes);
+
+std::span<const std::byte> file_bytes(std::string_view content);
 
 // A file that lies in memory and has a path while this object lives.
 class MemoryFile {

@@ -1,0 +1,33 @@
+// Pictures from the bytes of a file: JPEG, PNG, PGM and PPM.
+//
+// The pixels are those of Pillow's Image.open(file).convert("RGB"), byte for byte, which is what
+// torchvision's ImageFolder gives: gray becomes three equal bytes, alpha is left out, 16-bit colour
+// keeps its upper byte and 16-bit gray is cut at 255. Bytes may be hostile: damage and a cut end
+// are errors, and memory is taken only after the size in the header was found acceptable.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "lockstep/data/decode/image.h"
+
+namespace lockstep::data {
+
+enum class ImageFormat { kJpeg, kPng, kPnm };
+
+struct DecodeOptions {
+  std::int64_t max_pixels = 178'956'970;  // Where Pillow refuses too.
+  // Turns a JPEG as its EXIF data ask, like Pillow's ImageOps.exif_transpose(); ImageFolder does
+  // not.
+  bool apply_exif_orientation = false;
+};
+
+// By the first bytes, whatever the file is called; nothing if it is none of them.
+std::optional<ImageFormat> image_format(std::span<const std::byte> file);
+
+// Throws IoError saying what is wrong with the bytes; the caller knows the path.
+Image decode_image(std::span<const std::byte> file, const DecodeOptions& options = {});
+
+}  // namespace lockstep::data

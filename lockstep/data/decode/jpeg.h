@@ -1,0 +1,15 @@
+// JPEG, by libjpeg-turbo.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/data/decode/image.h"
+
+namespace lockstep::data {
+
+// Throws IoError. Where libjpeg was missing when this was built, always.
+Image decode_jpeg(std::span<const std::byte> file, std::int64_t max_pixels);
+
+}  // namespace lockstep::data

@@ -1,0 +1,13 @@
+// Stands in for jpeg.cpp where libjpeg's headers were not found.
+#include "lockstep/base/error.h"
+#include "lockstep/data/decode/jpeg.h"
+
+namespace lockstep::data {
+
+Image decode_jpeg(std::span<const std::byte> /*file*/, std::int64_t /*max_pixels*/) {
+  throw IoError(
+      "JPEG: this build of lockstep cannot read it, since libjpeg's headers were not there; "
+      "install them (Debian: libjpeg-dev), and configure and build again");
+}
+
+}  // namespace lockstep::data
