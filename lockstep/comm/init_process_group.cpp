@@ -8,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/interfaces.h"
+#include "lockstep/comm/lent_memory.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous.h"
 
@@ -58,6 +59,16 @@ comm::Membership who_am_i(const InitOptions& options, const Environment& environ
   return comm::discover(environment, ::getppid());
 }
 
+// Gradients are allocated in memory that the backend sums in place, if it has such. The program's
+// allocator is set now, while it starts, and not when a module is wrapped.
+void prepare_for_gradients(const Group::State& state, const Environment& environment) {
+  const auto cpu = state.backends.find(c10::kCPU);
+  if (state.size > 1 && cpu != state.backends.end() &&
+      cpu->second->supportsTensorAlloc(/*deviceIdx=*/0)) {
+    comm::prepare_lending(environment);
+  }
+}
+
 }  // namespace
 
 Group init_process_group(const InitOptions& options) {
@@ -101,6 +112,7 @@ Group init_process_group(const InitOptions& options) {
   auto state = std::make_shared<Group::State>(std::move(job), "0", rank, size);
   comm::connect_or_explain(*state, "init_process_group", deadline);
   rendezvous.store->setTimeout(options.timeout);
+  prepare_for_gradients(*state, environment);
   return Group(std::move(state));
 }
 

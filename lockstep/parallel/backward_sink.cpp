@@ -1,7 +1,11 @@
 #include "lockstep/parallel/backward_sink.h"
 
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/utils/lambda_post_hook.h>
+
+#include <set>
 
 namespace lockstep::parallel {
 namespace {
@@ -21,6 +25,15 @@ struct Sink : torch::autograd::Function<Sink> {
   static variable_list backward(AutogradContext* /*context*/, variable_list gradients) {
     return gradients;
   }
+};
+
+struct CallBefore : torch::autograd::FunctionPreHook {
+  explicit CallBefore(std::function<void()> function) : call(std::move(function)) {}
+  variable_list operator()(const variable_list& gradients) override {
+    call();
+    return gradients;
+  }
+  std::function<void()> call;
 };
 
 }  // namespace
@@ -46,6 +59,16 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs, std::function<vo
         begins();
         return gradients;
       }));
+}
+
+void when_backward_passes(const std::vector<at::Tensor*>& outputs,
+                          const std::function<void()>& passes) {
+  std::set<const void*> seen;  // Several outputs can have one node.
+  for (const at::Tensor* output : outputs) {
+    if (output->defined() && output->grad_fn() && seen.insert(output->grad_fn().get()).second) {
+      output->grad_fn()->add_pre_hook(std::make_unique<CallBefore>(passes));
+    }
+  }
 }
 
 }  // namespace lockstep::parallel

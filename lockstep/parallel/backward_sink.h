@@ -1,4 +1,4 @@
-// A node of the graph behind a module's outputs.
+// Where a backward pass comes through a module's outputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,5 +13,9 @@ namespace lockstep::parallel {
 // undefined one, so that the hooks of the parameters behind it run as well. Others stay as they
 // are.
 void pass_through_sink(const std::vector<at::Tensor*>& outputs, std::function<void()> begins);
+
+// Calls `passes` in every backward pass that comes through one of them, before it goes on.
+void when_backward_passes(const std::vector<at::Tensor*>& outputs,
+                          const std::function<void()>& passes);
 
 }  // namespace lockstep::parallel

@@ -21,14 +21,11 @@ Birthplaces::Birthplaces(std::vector<std::size_t> bytes, Surroundings surroundin
     : bytes_(std::move(bytes)), surroundings_(std::move(surroundings)), avoided_(bytes_.size()) {
   std::copy_if(bytes_.begin(), bytes_.end(), std::inserter(sizes_, sizes_.end()),
                [](std::size_t size) { return size >= kLeastBytes; });
-  if (!sizes_.empty()) {
-    prepare_lending();
-  }
 }
 
 void Birthplaces::begin(const std::shared_ptr<Birthplaces>& places) {
-  const auto other = lender();
-  if (places->sizes_.empty() || at::GradMode::is_enabled() ||
+  const auto other = comm::lender();
+  if (places->sizes_.empty() || at::GradMode::is_enabled() || !comm::can_lend() ||
       (other && other != places && other->is_busy())) {
     return;
   }
@@ -38,19 +35,31 @@ void Birthplaces::begin(const std::shared_ptr<Birthplaces>& places) {
   places->next_ = 0;
   places->seen_.clear();
   places->made_.clear();
-  set_lender(places);
+  comm::set_lender(places);
 }
 
 void Birthplaces::end() {
-  if (!std::exchange(open_, false)) {
+  if (!open_) {
     return;
   }
-  if (lender().get() == this) {
-    set_lender(nullptr);
-  }
+  close();
   if (!seen_.empty()) {  // Else gradients were added to those of the pass before.
     expected_ = std::move(seen_);
   }
+}
+
+void Birthplaces::close() {
+  open_ = false;
+  if (comm::lender().get() == this) {
+    comm::set_lender(nullptr);
+  }
+}
+
+bool Birthplaces::asks() {
+  if (surroundings_.current_pass() < 0) {
+    close();
+  }
+  return open_;
 }
 
 bool Birthplaces::is_busy() const { return open_ && surroundings_.current_pass() == pass_; }
@@ -86,7 +95,7 @@ void Birthplaces::born(std::size_t parameter, const at::Tensor& gradient) {
   }
 }
 
-Lender::Loan Birthplaces::lend(std::size_t bytes) {
+comm::Lender::Loan Birthplaces::lend(std::size_t bytes) {
   if (!asks() || next_ == expected_.size()) {
     return {};
   }

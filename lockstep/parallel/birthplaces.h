@@ -8,17 +8,18 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <set>
 #include <vector>
 
-#include "lockstep/parallel/lent_memory.h"
+#include "lockstep/comm/lent_memory.h"
 
 namespace lockstep::parallel {
 
-class Birthplaces final : public Lender {
+class Birthplaces final : public comm::Lender {
  public:
   struct Surroundings {
     // The memory in which a parameter's gradient is wanted, or nothing if it cannot be used now.
@@ -35,6 +36,9 @@ class Birthplaces final : public Lender {
   // graph, nor where the pass asks another lender already.
   static void begin(const std::shared_ptr<Birthplaces>& places);
   void end();
+  // No end of a pass: nothing is learned of it. Any thread may call it, while the one that was in
+  // the pass is in none; that one forgets the lender when it makes its next tensor.
+  void close();
   // A parameter's gradient is there; it may be undefined.
   void born(std::size_t parameter, const at::Tensor& gradient);
   // No guesses for this one for some passes; for more of them each time.
@@ -57,8 +61,9 @@ class Birthplaces final : public Lender {
     int times = 0;
     std::uint64_t until = 0;
   };
-  // A pass that failed has no end(), and its thread goes on.
-  [[nodiscard]] bool asks() const { return surroundings_.current_pass() >= 0 && open_; }
+  // Whether a tensor is one of the pass. A pass that failed has no end(), and its thread goes on:
+  // whoever asks outside of a pass closes it.
+  bool asks();
 
   std::vector<std::size_t> bytes_;
   Surroundings surroundings_;
@@ -66,7 +71,7 @@ class Birthplaces final : public Lender {
   std::vector<Avoided> avoided_;
   std::uint64_t passes_ = 0;
 
-  bool open_ = false;
+  std::atomic<bool> open_ = false;
   int pass_ = -1;  // In which it began.
   std::vector<Birth> expected_;
   std::size_t next_ = 0;

@@ -7,11 +7,15 @@
 namespace lockstep::parallel {
 
 BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
-                     GradientBucket::Mode mode)
-    : parameters_(parameters), communication_(communication), mode_(mode) {
-  const auto place = [this](std::size_t parameter) {
-    const Place found = places_[parameter];
-    return buckets_[found.bucket].lend(found.index);
+                     const Options& options)
+    : parameters_(parameters), communication_(communication), options_(options) {
+  const auto place = [weak = std::weak_ptr(contents_)](std::size_t parameter) {
+    const auto contents = weak.lock();
+    if (!contents) {
+      return Birthplaces::Loan{};
+    }
+    const Place found = contents->places[parameter];
+    return contents->buckets[found.bucket].lend(found.index);
   };
   birthplaces_ = std::make_shared<Birthplaces>(
       bytes_of_births(),
@@ -22,7 +26,7 @@ BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communicati
 // locked while they are made.
 std::vector<std::size_t> BucketSet::bytes_of_births() const {
   const bool possible =
-      mode_ == GradientBucket::Mode::kViews &&
+      options_.allocate_in_buckets && options_.mode == GradientBucket::Mode::kViews &&
       std::all_of(parameters_.begin(), parameters_.end(),
                   [](const Parameter& parameter) { return parameter.tensor.is_cpu(); });
   std::vector<std::size_t> bytes;
@@ -36,41 +40,51 @@ std::vector<std::size_t> BucketSet::bytes_of_births() const {
 
 void BucketSet::build(const std::vector<Bucket>& plan) {
   std::vector<GradientBucket> made;
-  places_.resize(parameters_.size());
+  std::vector<Place> places(parameters_.size());
   for (const auto& bucket : plan) {
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
-      places_[bucket.parameters[i]] = {made.size(), i};
+      places[bucket.parameters[i]] = {made.size(), i};
     }
     const auto& first = parameters_[bucket.parameters.front()];
     const bool in_sum = !first.sparse && communication_.multiplies(first.tensor);
     made.emplace_back(
-        bucket, parameters_, mode_,
+        bucket, parameters_, options_.mode,
         [this](std::int64_t elements, at::TensorOptions options) {
           return communication_.allocate(elements, options);
         },
         in_sum ? GradientBucket::Division::kInSum : GradientBucket::Division::kBefore);
   }
-  buckets_ = std::move(made);
+  *contents_ = {.buckets = std::move(made), .places = std::move(places)};
 }
 
 void BucketSet::begin_step() {
   copied_ = 0;
-  for (auto& bucket : buckets_) {
+  moved_ = 0;
+  for (auto& bucket : contents_->buckets) {
     bucket.begin();
   }
 }
 
+void BucketSet::begin_backward() {
+  for (auto& bucket : contents_->buckets) {
+    const auto move = bucket.leave_kept_memory();
+    copied_ += move.copied;
+    moved_ += move.moved ? 1 : 0;
+  }
+  Birthplaces::begin(birthplaces_);
+}
+
 void BucketSet::born(std::size_t parameter, const at::Tensor& made) {
   birthplaces_->born(parameter, parameters_[parameter].tensor.grad());
-  const Place place = places_[parameter];
-  if (buckets_[place.bucket].is_kept_by_others(place.index, made)) {
+  const Place place = contents_->places[parameter];
+  if (contents_->buckets[place.bucket].is_kept_by_others(place.index, made)) {
     move_out(parameter);
   }
 }
 
 std::size_t BucketSet::put(std::size_t parameter) {
-  const Place place = places_[parameter];
-  auto& bucket = buckets_[place.bucket];
+  const Place place = contents_->places[parameter];
+  auto& bucket = contents_->buckets[place.bucket];
   if (bucket.is_lent_elsewhere(place.index)) {
     move_out(parameter);
   }
@@ -81,8 +95,9 @@ std::size_t BucketSet::put(std::size_t parameter) {
 // A guess was wrong, or was right and of no use. Its neighbours would do the same: whoever keeps
 // one gradient keeps all, and each of them a whole bucket.
 void BucketSet::move_out(std::size_t parameter) {
-  auto& bucket = buckets_[places_[parameter].bucket];
+  auto& bucket = contents_->buckets[contents_->places[parameter].bucket];
   copied_ += bucket.move_out();
+  ++moved_;
   for (const std::size_t neighbour : bucket.parameters()) {
     birthplaces_->avoid(neighbour);
   }

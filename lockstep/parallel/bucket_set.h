@@ -14,24 +14,28 @@ namespace lockstep::parallel {
 
 class BucketSet {
  public:
+  struct Options {
+    GradientBucket::Mode mode = GradientBucket::Mode::kViews;
+    bool allocate_in_buckets = true;  // Where that can be.
+  };
   // Both outlive it. It has no buckets before build().
   BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
-            GradientBucket::Mode mode);
+            const Options& options);
   // A backward that failed may have left its thread with the birthplaces.
-  ~BucketSet() { end_backward(); }
+  ~BucketSet() { birthplaces_->close(); }
   BucketSet(const BucketSet&) = delete;
   BucketSet& operator=(const BucketSet&) = delete;
 
   // In place of those there were; gradients that are there move.
   void build(const std::vector<Bucket>& plan);
-  [[nodiscard]] const std::vector<GradientBucket>& all() const { return buckets_; }
-  [[nodiscard]] GradientBucket& operator[](std::size_t i) { return buckets_[i]; }
+  [[nodiscard]] const std::vector<GradientBucket>& all() const { return contents_->buckets; }
+  [[nodiscard]] GradientBucket& operator[](std::size_t i) { return contents_->buckets[i]; }
 
   // A step begins: nothing is put.
   void begin_step();
-  // Between these two, gradients are made in their buckets where that can be. An end without a
-  // beginning is harmless.
-  void begin_backward() { Birthplaces::begin(birthplaces_); }
+  // Between these two, gradients are made in their buckets where that can be. Before, buckets
+  // leave memory that somebody kept. An end without a beginning is harmless.
+  void begin_backward();
   void end_backward() { birthplaces_->end(); }
   // autograd has this parameter's gradient, which it computed as `made`.
   void born(std::size_t parameter, const at::Tensor& made);
@@ -40,22 +44,29 @@ class BucketSet {
   std::size_t put(std::size_t parameter);
   // Bytes of gradients that were copied in this step.
   [[nodiscard]] std::size_t copied() const { return copied_; }
+  // Buckets that left their memory to others in this step.
+  [[nodiscard]] std::size_t moved() const { return moved_; }
 
  private:
   struct Place {
     std::size_t bucket;
     std::size_t index;
   };
+  struct Contents {
+    std::vector<GradientBucket> buckets;
+    std::vector<Place> places;  // By parameter.
+  };
   [[nodiscard]] std::vector<std::size_t> bytes_of_births() const;
   void move_out(std::size_t parameter);
 
   const std::vector<Parameter>& parameters_;
   const Communication& communication_;
-  GradientBucket::Mode mode_;
-  std::vector<GradientBucket> buckets_;
-  std::vector<Place> places_;  // By parameter.
+  Options options_;
+  // The birthplaces look there, and a thread may ask them when this is gone.
+  std::shared_ptr<Contents> contents_ = std::make_shared<Contents>();
   std::shared_ptr<Birthplaces> birthplaces_;
   std::size_t copied_ = 0;
+  std::size_t moved_ = 0;
 };
 
 }  // namespace lockstep::parallel

@@ -57,7 +57,8 @@ using ModuleOf = typename decltype(pointer_to(std::declval<Held&>()))::element_t
 }  // namespace parallel
 
 // Wrapping a module is a collective of all ranks of the group, as are forward and backward. One
-// thread at a time may use it. Changing which parameters the module has afterwards is not noticed.
+// thread at a time may use it. Parameters may not be added, moved or exchanged afterwards: forward
+// throws UsageError for one that would not be averaged.
 template <class Module>
 class DistributedDataParallel {
  public:

@@ -10,23 +10,15 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/parallel/same_view.h"
 
 namespace lockstep::parallel {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // Of every tensor that LibTorch makes.
 
-// With the parameter's own strides where it has no gaps: autograd makes gradients like that.
-at::Tensor place_for(const at::Tensor& tensor, const at::Tensor& flat, std::int64_t offset) {
-  if (tensor.is_non_overlapping_and_dense()) {
-    return flat.as_strided(tensor.sizes(), tensor.strides(), flat.storage_offset() + offset);
-  }
-  return flat.narrow(0, offset, tensor.numel()).view(tensor.sizes());
-}
-
-at::Tensor ordinary_memory(std::int64_t elements, at::TensorOptions options) {
-  return at::empty({elements}, options);
-}
+// How many memories that others keep a bucket leaves behind before it stops giving views away.
+constexpr std::size_t kMostLeft = 2;
 
 // Elements to leave free at the beginning so that the largest gradient can be made in its place.
 std::int64_t elements_before(const std::vector<at::Tensor>& tensors) {
@@ -55,6 +47,8 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
   for (const std::size_t index : parameters_) {
     const auto& parameter = parameters[index];
     tensors_.push_back(parameter.tensor);
+    strides_.push_back(parameter.strides.empty() ? strides_of_gradient(parameter.tensor)
+                                                 : parameter.strides);
     names_.push_back(parameter.name);
     bytes_ += parameter.tensor.nbytes();
     sparse_ = parameter.sparse;
@@ -84,9 +78,10 @@ void GradientBucket::make_places(const AllocateFlat& allocate) {
   places_.clear();
   // Not views in autograd's eyes: an optimizer may call detach_() on a gradient.
   const at::AutoDispatchBelowADInplaceOrView no_view_tracking;
-  for (const auto& tensor : tensors_) {
-    places_.push_back(place_for(tensor, flat_, offset));
-    offset += tensor.numel();
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    places_.push_back(
+        flat_.as_strided(tensors_[i].sizes(), strides_[i], flat_.storage_offset() + offset));
+    offset += tensors_[i].numel();
   }
   holders_ = flat_.storage().use_count();
 }
@@ -98,28 +93,62 @@ void GradientBucket::begin() {
 
 at::Tensor& GradientBucket::gradient(std::size_t i) const { return tensors_[i].mutable_grad(); }
 
-Lender::Loan GradientBucket::lend(std::size_t i) const {
+comm::Lender::Loan GradientBucket::lend(std::size_t i) const {
   void* const data = places_[i].mutable_data_ptr();
-  const bool usable = reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0 && !put_[i] &&
+  const bool usable = mode_ == Mode::kViews &&
+                      reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0 && !put_[i] &&
                       !moved_ && !gradient(i).defined() && places_[i].use_count() == 1 &&
-                      flat_.storage().use_count() <= holders_ && !is_lent(data);
-  return usable ? Lender::Loan{data, flat_.storage()} : Lender::Loan{};
+                      flat_.storage().use_count() <= holders_ && !comm::is_lent(data);
+  return usable ? comm::Lender::Loan{data, flat_.storage()} : comm::Lender::Loan{};
 }
 
+bool GradientBucket::is_in_place(std::size_t i) const {
+  const at::Tensor& grad = gradient(i);
+  return shares_storage(grad, places_[i]) && is_same_view(grad, places_[i]);
+}
+
+// The parameter's strides of now do not matter: what travels has those of the place.
 bool GradientBucket::was_made_in_place(std::size_t i) const {
   const at::Tensor& grad = gradient(i);
   return grad.defined() && grad.layout() == at::kStrided && !grad.requires_grad() &&
-         grad.const_data_ptr() == places_[i].const_data_ptr() &&
-         grad.sizes() == places_[i].sizes() &&
-         torch::autograd::utils::obeys_layout_contract(grad, tensors_[i]);
+         is_same_view(grad, places_[i]);
+}
+
+// A gradient that is in its place is to be added to, and all who hold it shall see that.
+bool GradientBucket::is_kept() const {
+  bool to_be_overwritten = false;
+  std::size_t holders = holders_;
+  for (std::size_t i = 0; i < places_.size(); ++i) {
+    if (is_in_place(i)) {  // After zero_grad(false) as a tensor of its own.
+      holders += gradient(i).is_same(places_[i]) ? 0 : 1;
+      continue;
+    }
+    if (places_[i].use_count() > 1) {
+      return true;
+    }
+    to_be_overwritten = true;
+  }
+  return to_be_overwritten && flat_.storage().use_count() > holders;
+}
+
+GradientBucket::Move GradientBucket::leave_kept_memory() {
+  if (places_.empty() || !is_kept()) {
+    return {};
+  }
+  std::erase_if(left_, [](const auto& memory) { return memory.expired(); });
+  left_.push_back(flat_.storage().getWeakStorageImpl());
+  if (left_.size() > kMostLeft) {
+    mode_ = Mode::kSeparate;
+  }
+  return {.moved = true, .copied = move()};
 }
 
 bool GradientBucket::is_lent_elsewhere(std::size_t i) const {
-  return !places_.empty() && is_lent(places_[i].const_data_ptr()) && !was_made_in_place(i);
+  return !places_.empty() && comm::is_lent(places_[i].const_data_ptr()) && !was_made_in_place(i);
 }
 
 bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) const {
-  if (places_.empty() || !is_lent(places_[i].const_data_ptr()) || !was_made_in_place(i)) {
+  if (places_.empty() || !comm::is_lent(places_[i].const_data_ptr()) || !was_made_in_place(i)) {
     return false;
   }
   const at::Tensor& grad = gradient(i);
@@ -137,22 +166,30 @@ bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) co
 }
 
 std::size_t GradientBucket::move_out() {
-  const auto old_flat = flat_;
-  const auto old_places = places_;
+  moved_ = true;
+  return move();
+}
+
+std::size_t GradientBucket::move() {
+  const auto old = std::move(places_);
   try {
     make_places(allocate_);
   } catch (const IoError&) {  // There is no more of it: sums of other memory take longer.
-    make_places(ordinary_memory);
+    make_places([](auto elements, auto options) { return at::empty({elements}, options); });
   }
-  moved_ = true;
-  flat_.copy_(old_flat);
+  std::size_t copied = 0;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     at::Tensor& grad = gradient(i);
-    if (grad.defined() && grad.has_storage() && grad.is_alias_of(old_places[i])) {
+    const bool is_there = shares_storage(grad, old[i]) && is_same_view(grad, old[i]);
+    if (put_[i] || is_there) {
+      places_[i].copy_(old[i]);
+      copied += places_[i].nbytes();
+    }
+    if (is_there) {
       grad = places_[i];
     }
   }
-  return bytes_;
+  return copied;
 }
 
 void GradientBucket::require_alike(std::size_t i) const {
@@ -184,10 +221,13 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
     return 0;
   }
   require_alike(i);
-  if (grad.is_alias_of(place)) {
+  if (is_in_place(i)) {
     place.div_(ranks);
     divided_[i] = true;
     return 0;
+  }
+  if (shares_storage(grad, place)) {  // Another view: it would change while it is read.
+    grad = grad.clone();
   }
   const bool copy = !was_made_in_place(i);
   if (copy && division_ == Division::kInSum) {
@@ -250,7 +290,7 @@ void GradientBucket::give(std::size_t i) {
     }
   } else if (!grad.defined()) {
     grad = places_[i];
-  } else if (!grad.is_alias_of(places_[i])) {
+  } else if (!is_in_place(i)) {
     throw UsageError("the gradient of '" + names_[i] +
                      "' was exchanged for another tensor during backward, so its average would be "
                      "lost; leave .grad alone until backward() returns, or set "

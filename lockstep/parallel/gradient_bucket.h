@@ -3,11 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <c10/core/StorageImpl.h>
+
 #include <functional>
 #include <vector>
 
+#include "lockstep/comm/lent_memory.h"
 #include "lockstep/parallel/bucket_plan.h"
-#include "lockstep/parallel/lent_memory.h"
 #include "lockstep/parallel/module_state.h"
 
 namespace lockstep::parallel {
@@ -44,17 +46,27 @@ class GradientBucket {
 
   // A step begins: nothing is put.
   void begin();
+  // Its backward begins. Memory that somebody still holds, who kept a gradient of an earlier step,
+  // is left as it is and the bucket moves to other memory, before anything of this step is written.
+  // Each of them keeps the memory of a bucket: where that happens too often, `.grad` becomes a
+  // tensor of its own instead. Returns whether it moved, and how many bytes it copied: gradients
+  // that are there to be added to.
+  struct Move {
+    bool moved = false;
+    std::size_t copied = 0;
+  };
+  Move leave_kept_memory();
   // The i-th gradient's place, for a tensor that may become that gradient. Nothing if tensors could
   // not lie there, if the place is in use, if somebody still has a gradient of the last step, or if
   // this bucket moved in this step.
-  [[nodiscard]] Lender::Loan lend(std::size_t i) const;
+  [[nodiscard]] comm::Lender::Loan lend(std::size_t i) const;
   // Whether a tensor that is not the i-th gradient lies in its place.
   [[nodiscard]] bool is_lent_elsewhere(std::size_t i) const;
   // Whether somebody besides autograd, which computed the i-th gradient as `made`, has kept a
   // gradient that lies in its place: a hook of the user's, for which it is to stay what it is.
   [[nodiscard]] bool is_kept_by_others(std::size_t i, const at::Tensor& made) const;
-  // Leaves the memory to such tensors, and takes along what was put; returns how many bytes that
-  // are.
+  // Leaves the memory to such tensors, and takes along what was put or is there to be added to;
+  // returns how many bytes that are.
   std::size_t move_out();
 
   // Puts the i-th gradient in its place, divided by the number of ranks as PyTorch divides it, now
@@ -70,13 +82,18 @@ class GradientBucket {
 
  private:
   [[nodiscard]] at::Tensor& gradient(std::size_t i) const;
+  // Whether the gradient is the i-th place itself, or was lent its memory.
+  [[nodiscard]] bool is_in_place(std::size_t i) const;
   [[nodiscard]] bool was_made_in_place(std::size_t i) const;
+  [[nodiscard]] bool is_kept() const;
   void make_places(const AllocateFlat& allocate);
+  std::size_t move();
   void require_alike(std::size_t i) const;
   void put_sparse(std::size_t i, int ranks);
 
   std::vector<std::size_t> parameters_;
   std::vector<at::Tensor> tensors_;
+  std::vector<std::vector<std::int64_t>> strides_;  // Of the places.
   std::vector<std::string> names_;
   std::vector<at::Tensor> places_;
   std::vector<bool> put_;      // By place, in this step.
@@ -84,6 +101,7 @@ class GradientBucket {
   bool moved_ = false;         // In this step.
   std::size_t holders_ = 0;    // Of the memory: the tensors in here.
   at::Tensor flat_;
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;  // What others kept, if they do.
   AllocateFlat allocate_;
   Division division_;
   std::size_t bytes_ = 0;

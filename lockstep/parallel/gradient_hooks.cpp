@@ -20,28 +20,52 @@ using Accumulator = decltype(torch::autograd::impl::grad_accumulator(at::Tensor(
 }  // namespace
 
 struct GradientHooks::Hooked {
+  at::Tensor tensor;
+  std::string name;
+  std::string type;  // When it was hooked.
   Accumulator accumulator;
-  std::uintptr_t key;
+  std::uintptr_t key = 0;
 };
 
-GradientHooks::GradientHooks(const std::vector<Parameter>& parameters, Ready ready) {
-  const auto shared = std::make_shared<const Ready>(std::move(ready));
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    auto accumulator = torch::autograd::impl::grad_accumulator(parameters[i].tensor);
-    const auto key =
-        accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-            [shared, i](const variable_list& outputs, const variable_list& inputs) {
-              (*shared)(i, inputs.front());
-              return outputs;
-            }));
-    hooked_.push_back({std::move(accumulator), key});
+GradientHooks::GradientHooks(const std::vector<Parameter>& parameters, Ready ready)
+    : ready_(std::make_shared<const Ready>(std::move(ready))) {
+  for (const auto& parameter : parameters) {
+    hooked_.push_back(
+        {.tensor = parameter.tensor, .name = parameter.name, .type = parameter.tensor.toString()});
+    hook(hooked_.size() - 1);
   }
+}
+
+void GradientHooks::hook(std::size_t parameter) {
+  auto& hooked = hooked_[parameter];
+  hooked.accumulator = torch::autograd::impl::grad_accumulator(hooked.tensor);
+  hooked.key =
+      hooked.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
+          [ready = ready_, parameter](const variable_list& outputs, const variable_list& inputs) {
+            (*ready)(parameter, inputs.front());
+            return outputs;
+          }));
 }
 
 GradientHooks::~GradientHooks() {
   for (const auto& hooked : hooked_) {
     hooked.accumulator->del_post_hook(hooked.key);
   }
+}
+
+std::string GradientHooks::follow() {
+  for (std::size_t i = 0; i < hooked_.size(); ++i) {
+    auto& hooked = hooked_[i];
+    if (torch::autograd::impl::try_get_grad_accumulator(hooked.tensor) == hooked.accumulator) {
+      continue;
+    }
+    if (hooked.tensor.toString() != hooked.type) {
+      return "'" + hooked.name + "' is " + hooked.tensor.toString() + ", was " + hooked.type;
+    }
+    hooked.accumulator->del_post_hook(hooked.key);
+    hook(i);
+  }
+  return "";
 }
 
 std::vector<std::size_t> GradientHooks::unreachable_from(

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/parallel/module_state.h"
@@ -22,12 +23,20 @@ class GradientHooks {
   GradientHooks(const GradientHooks&) = delete;
   GradientHooks& operator=(const GradientHooks&) = delete;
 
+  // autograd accumulates a parameter's gradient elsewhere once it got data of another dtype or
+  // device, where its hook does not run: hooks it there. Names a parameter that was moved for good,
+  // and what it was and became; empty if there is none.
+  [[nodiscard]] std::string follow();
+
   // The parameters, in ascending order, that no gradient can reach from these outputs.
   [[nodiscard]] std::vector<std::size_t> unreachable_from(
       const std::vector<at::Tensor>& outputs) const;
 
  private:
   struct Hooked;
+  void hook(std::size_t parameter);
+
+  std::shared_ptr<const Ready> ready_;
   std::vector<Hooked> hooked_;
 };
 

@@ -83,11 +83,25 @@ std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
         found.push_back({.name = name,
                          .owner = owner.name(),
                          .tensor = item.value(),
-                         .sparse = makes_sparse_gradients(owner)});
+                         .sparse = makes_sparse_gradients(owner),
+                         .strides = strides_of_gradient(item.value())});
       }
     }
   });
   return found;
+}
+
+std::vector<std::int64_t> strides_of_gradient(const at::Tensor& tensor) {
+  if (tensor.is_non_overlapping_and_dense()) {
+    return tensor.strides().vec();
+  }
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(tensor.dim()));
+  std::int64_t next = 1;
+  for (auto i = strides.size(); i-- > 0;) {
+    strides[i] = next;
+    next *= tensor.sizes()[i];
+  }
+  return strides;
 }
 
 std::vector<at::Tensor> states(const torch::nn::Module& module,

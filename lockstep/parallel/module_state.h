@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,12 +21,18 @@ struct Parameter {
   std::string owner;  // The type of the module that has it: "torch::nn::Conv2dImpl".
   at::Tensor tensor;
   bool sparse = false;  // Its gradients are sparse tensors.
+  // Of its gradient in a bucket, alike on all ranks; empty: those that the tensor has then.
+  std::vector<std::int64_t> strides;
 };
 
 // Those with requires_grad, in the order of named_modules(), each once, however many modules share
 // it. `ignored` are names of parameters and buffers to leave alone.
 std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
                                           const std::set<std::string>& ignored);
+
+// A tensor's own strides where it has no gaps, else those of a contiguous one: autograd makes
+// gradients like that.
+std::vector<std::int64_t> strides_of_gradient(const at::Tensor& tensor);
 
 // All parameters, frozen ones too, then all buffers: what replicas start with. Without history; a
 // write to them does not count as a change in autograd's eyes. Throws UsageError for one that was

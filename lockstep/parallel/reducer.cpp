@@ -37,7 +37,7 @@ Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
       guard_(guard),
       finished_(std::move(finished)),
       communication_(group),
-      buckets_(parameters_, communication_, options_.mode) {
+      buckets_(parameters_, communication_, options_.buckets) {
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   auto plan = plan_buckets(infos(order), options_.first_limits);
@@ -85,6 +85,12 @@ void Reducer::before_forward() {
     failed_ = "an error ended its backward";
   }
   require_in_step();
+  late_for_ = 0;
+  if (const auto lost = hooks_->follow(); !lost.empty()) {
+    throw UsageError("parameter " + lost +
+                     ": it was moved after the module was wrapped, so its gradients would no "
+                     "longer be averaged; move the module before you wrap it, or wrap it again");
+  }
   if (!planned_anew_ && usage_->order() != nullptr) {
     replan();
   }
@@ -146,8 +152,33 @@ void Reducer::backward_begins() {
   }
 }
 
+void Reducer::backward_passes_outputs_of(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (expecting_ || step > steps_ || std::exchange(late_for_, step) != 0) {
+    return;
+  }
+  when_backward_is_done([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      const std::lock_guard inner(self->mutex_);
+      self->late_for_ = 0;
+    }
+  });
+}
+
+void Reducer::reject_late(std::size_t parameter) const {
+  const auto step = std::to_string(late_for_);
+  throw UsageError("this backward goes through outputs of a forward that step " + step +
+                   " has averaged gradients for already, so that of '" +
+                   parameters_[parameter].name +
+                   "' would stay on this rank; add the losses and call backward() once, or call "
+                   "each forward after the backward before; inside no_sync() gradients may stay");
+}
+
 void Reducer::on_hook(std::size_t parameter, const at::Tensor& made) {
   const std::lock_guard lock(mutex_);
+  if (!expecting_ && late_for_ != 0) {
+    guard_.run([&] { reject_late(parameter); });
+  }
   usage_->passed(parameter, parameters_[parameter].tensor.grad().defined());
   if (!expecting_) {
     return;
@@ -223,8 +254,10 @@ void Reducer::write_back() {
     }
   }
   usage_->finish();
+  ++steps_;
   auto times = communication_.finish();
   times.copied = buckets_.copied();
+  times.moved = buckets_.moved();
   finished_(times);
 }
 

@@ -22,7 +22,7 @@ namespace lockstep::parallel {
 
 struct ReducerOptions {
   UsageKind usage = UsageKind::kAll;
-  GradientBucket::Mode mode = GradientBucket::Mode::kViews;
+  BucketSet::Options buckets;
   // Bytes of the buckets before and after the order of the gradients is known.
   std::vector<std::size_t> first_limits;
   std::vector<std::size_t> limits{kFirstBucketBytes, kBucketBytes};
@@ -37,7 +37,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
           StepGuard& guard, std::function<void(const CommunicationTimes&)> finished);
 
   // Before a forward with gradients. Once, after the first whole step, it plans the buckets anew,
-  // with collectives. Throws UsageError if a step failed before: this rank may not go on.
+  // with collectives. Throws UsageError if a step failed before: this rank may not go on. So it
+  // does if a parameter was moved since, naming it: its gradients would not be averaged.
   void before_forward();
   // The next backward pass is to be synchronized; its forward made these outputs. When it returns,
   // every `.grad` is the average. It throws UsageError, naming the parameters, if some got no
@@ -46,6 +47,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // Outputs go through a node that calls this when their backward pass begins.
   [[nodiscard]] bool needs_sink() const { return usage_->needs_sink(); }
   void backward_begins();
+  // A backward pass comes through outputs of a synchronized forward of this step. If that step is
+  // over, gradients of the pass would stay on this rank: when the first one comes, backward()
+  // throws UsageError.
+  void backward_passes_outputs_of(std::uint64_t step);
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
   [[nodiscard]] const std::vector<GradientBucket>& buckets() const { return buckets_.all(); }
@@ -59,6 +64,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void on_backward_done();
   void write_back();
   void require_in_step() const;
+  [[noreturn]] void reject_late(std::size_t parameter) const;
   template <class Function>
   void in_step(Function&& function);
   [[noreturn]] void reject_unfinished() const;
@@ -75,7 +81,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   BucketSet buckets_;
   bool planned_anew_ = false;
 
-  std::string failed_;  // Why a step did; empty while all is well.
+  std::string failed_;          // Why a step did; empty while all is well.
+  std::uint64_t steps_ = 0;     // That are over.
+  std::uint64_t late_for_ = 0;  // The step whose outputs the pass that runs comes through too late.
 
   // Of the step that runs.
   bool expecting_ = false;

@@ -36,10 +36,12 @@ UsageKind usage_of(const DistributedDataParallelOptions& options) {
 
 ReducerOptions reducer_options(const DistributedDataParallelOptions& options, const Group& group) {
   using Mode = GradientBucket::Mode;
-  ReducerOptions chosen{.usage = usage_of(options),
-                        .mode = options.gradient_as_bucket_view ? Mode::kViews : Mode::kSeparate};
+  ReducerOptions chosen{
+      .usage = usage_of(options),
+      .buckets = {.mode = options.gradient_as_bucket_view ? Mode::kViews : Mode::kSeparate,
+                  .allocate_in_buckets = options.allocate_in_buckets}};
   if (group.size() == 1) {
-    chosen.mode = Mode::kStay;
+    chosen.buckets.mode = Mode::kStay;
   }
   if (!options.bucket_cap_mb_list.empty()) {
     if (options.bucket_cap_mb) {
@@ -86,6 +88,14 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
       check_(group, guard_.key(), options.check_replicas_every) {
   guard_.run([&] {
     auto parameters = parameters_of(module_, group_, ignored_);
+    for (const auto& parameter : parameters) {
+      known_.insert(parameter.tensor.unsafeGetTensorImpl());
+    }
+    for (const auto& item : module_.named_parameters()) {
+      if (ignored_.contains(item.key())) {
+        known_.insert(item.value().unsafeGetTensorImpl());
+      }
+    }
     choose_devices(options);
     const auto chosen = reducer_options(options, group_);
     if (options.init_sync) {
@@ -129,6 +139,17 @@ void Replica::choose_devices(const DistributedDataParallelOptions& options) {
       static_cast<c10::DeviceIndex>(options.output_device.value_or(options.device_ids.front())));
 }
 
+void Replica::require_known_parameters() const {
+  for (const auto& item : module_.named_parameters()) {
+    if (item.value().requires_grad() && !known_.contains(item.value().unsafeGetTensorImpl())) {
+      reject("parameter '" + item.key() +
+             "' requires a gradient, and did not or was another one when the module was wrapped, "
+             "so its gradients would not be averaged; wrap the module again, or name it in "
+             "parameters_to_ignore when you do");
+    }
+  }
+}
+
 void Replica::broadcast(const std::vector<at::Tensor>& tensors) const {
   if (!tensors.empty() && group_.size() > 1) {
     const at::NoGradGuard no_grad;
@@ -143,6 +164,7 @@ void Replica::before_forward() {
   }
   guard_.run([&] {
     if (with_gradients) {
+      require_known_parameters();
       reducer_->before_forward();
       if (*synchronizing_) {
         check_.begin_step(stats_.steps + 1, reducer_->parameters());
@@ -176,6 +198,14 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
       }
     });
   }
+  if (synchronized) {
+    when_backward_passes(outputs, [weak = std::weak_ptr(reducer_), step = stats_.steps + 1,
+                                   synchronizing = synchronizing_] {
+      if (const auto reducer = weak.lock(); reducer && *synchronizing) {
+        reducer->backward_passes_outputs_of(step);
+      }
+    });
+  }
 }
 
 void Replica::finish_step(const CommunicationTimes& times) {
@@ -189,6 +219,7 @@ void Replica::finish_step(const CommunicationTimes& times) {
   stats_.communication_seconds += times.running.count();
   stats_.waiting_seconds += times.waiting.count();
   stats_.copied = times.copied;
+  stats_.moved += times.moved;
   guard_.enter(Phase::kBetweenSteps, stats_.steps);
   check_.end_step(reducer_->parameters());
 }

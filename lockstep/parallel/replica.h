@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -38,6 +39,9 @@ struct DistributedDataParallelOptions {
   // `.grad` is a view of what travels; else a tensor of its own, and gradients take twice the
   // memory.
   bool gradient_as_bucket_view = true;
+  // With it, on the CPU: gradients are allocated in their buckets where that can be, else copied
+  // there. The environment variable LOCKSTEP_ALLOCATE_IN_BUCKETS=0 turns it off for a process.
+  bool allocate_in_buckets = true;
   // Buffers are rank 0's at the begin of every forward that follows a synchronized one.
   bool forward_sync_buffers = true;
   // Compares the models and takes rank 0's parameters and buffers when made. Without it the ranks
@@ -83,12 +87,14 @@ class Replica {
   using Clock = std::chrono::steady_clock;
 
   void choose_devices(const DistributedDataParallelOptions& options);
+  void require_known_parameters() const;
   void broadcast(const std::vector<at::Tensor>& tensors) const;
   void finish_step(const CommunicationTimes& times);
 
   const torch::nn::Module& module_;
   Group group_;
   std::set<std::string> ignored_;
+  std::unordered_set<const void*> known_;  // Parameters that are averaged, or ignored.
   std::optional<at::Device> input_device_;
   std::optional<at::Device> output_device_;
   bool forward_sync_buffers_;

@@ -14,6 +14,7 @@ struct DistributedDataParallelStats {
   std::size_t buckets = 0;           // As they are now.
   std::size_t bytes = 0;             // Summed in each step.
   std::size_t copied = 0;            // Of these, into buckets, in the last step.
+  std::size_t moved = 0;             // Buckets, in all steps, to leave memory that others held.
   double forward_seconds = 0;        // Of synchronized steps, as the following.
   double backward_seconds = 0;       // From the end of forward to the end of backward.
   double communication_seconds = 0;  // While a bucket was being summed.
@@ -34,6 +35,7 @@ struct CommunicationTimes {
       0};  // Of the sums; 0 on a GPU, which the host does not see.
   std::chrono::duration<double> waiting{0};  // Of the thread that ran backward, for them.
   std::size_t copied = 0;                    // Bytes of gradients, into buckets.
+  std::size_t moved = 0;                     // Buckets that left memory that others held.
 };
 
 }  // namespace parallel

@@ -2,7 +2,10 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
+
+#include <thread>
 
 namespace lockstep::parallel {
 namespace {
@@ -21,7 +24,8 @@ class BirthplacesTest : public ::testing::Test {
   std::shared_ptr<Birthplaces> make() {
     const auto place = [this](std::size_t parameter) {
       asked_.push_back(parameter);
-      return Lender::Loan{memory_[parameter].mutable_data_ptr(), memory_[parameter].storage()};
+      return comm::Lender::Loan{memory_[parameter].mutable_data_ptr(),
+                                memory_[parameter].storage()};
     };
     return std::make_shared<Birthplaces>(
         std::vector<std::size_t>{kElements * 4, kElements * 4, 40},
@@ -36,6 +40,8 @@ class BirthplacesTest : public ::testing::Test {
   [[nodiscard]] bool in_place(const at::Tensor& tensor, std::size_t parameter) const {
     return tensor.const_data_ptr() == memory_[parameter].const_data_ptr();
   }
+
+  void SetUp() override { comm::prepare_lending({}); }
 
   at::NoGradGuard no_grad_;
   std::vector<at::Tensor> memory_{at::empty({kElements}), at::empty({kElements}), at::empty({10})};
@@ -120,37 +126,67 @@ TEST_F(BirthplacesTest, AreAvoidedForLongerEachTime) {
 }
 
 // Of a pass that failed nobody tells the end.
-TEST_F(BirthplacesTest, NothingIsLentOutsideOfAPass) {
+TEST_F(BirthplacesTest, AreClosedByTheFirstTensorOutsideOfAPass) {
   begin();
   born(0);
   births_->end();
   begin();
+  EXPECT_EQ(comm::lender(), births_);
   pass_ = -1;
   EXPECT_FALSE(in_place(at::empty({kElements}), 0));
+  EXPECT_EQ(comm::lender(), nullptr);
   pass_ = 1;
-  EXPECT_TRUE(in_place(at::empty({kElements}), 0));
+  EXPECT_FALSE(in_place(at::empty({kElements}), 0));
+  begin();
+  EXPECT_TRUE(in_place(born(0), 0));  // What was known before is still known.
+}
+
+TEST_F(BirthplacesTest, MayBeClosedByAnotherThread) {
+  begin();
+  born(0);
+  births_->end();
+  begin();
+  std::thread([this] { births_->close(); }).join();
+  EXPECT_FALSE(in_place(at::empty({kElements}), 0));
+  pass_ = -1;
+  at::empty({1});
+  EXPECT_EQ(comm::lender(), nullptr);
 }
 
 TEST_F(BirthplacesTest, TheFirstOfTwoIsAskedUntilItsPassIsOver) {
   const auto second = make();
   begin();
   Birthplaces::begin(second);
-  EXPECT_EQ(lender(), births_);
+  EXPECT_EQ(comm::lender(), births_);
   second->end();
-  EXPECT_EQ(lender(), births_);
+  EXPECT_EQ(comm::lender(), births_);
   pass_ = 1;
   Birthplaces::begin(second);
-  EXPECT_EQ(lender(), second);
+  EXPECT_EQ(comm::lender(), second);
   births_->end();
-  EXPECT_EQ(lender(), second);
+  EXPECT_EQ(comm::lender(), second);
   second->end();
-  EXPECT_EQ(lender(), nullptr);
+  EXPECT_EQ(comm::lender(), nullptr);
 }
 
+// Its place is not lent to the next one, and the next one is still known.
 TEST_F(BirthplacesTest, AGradientThatIsNoMemoryIsPassedOver) {
+  const auto sparse = at::zeros({kElements}, at::TensorOptions(at::kFloat).layout(at::kSparse));
+  for (int pass = 0; pass < 3; ++pass) {
+    begin();
+    EXPECT_EQ(in_place(born(0), 0), pass > 0);
+    EXPECT_EQ(in_place(born(1), 1), pass > 0);
+    births_->end();
+  }
+  asked_.clear();
   begin();
-  births_->born(0, at::empty({kElements}).to_sparse());
-  EXPECT_FALSE(in_place(born(1), 1));
+  births_->born(0, sparse);
+  EXPECT_TRUE(in_place(born(1), 1));
+  births_->end();
+  EXPECT_THAT(asked_, ElementsAre(1));
+  begin();
+  EXPECT_TRUE(in_place(born(1), 1));
+  EXPECT_THAT(asked_, ElementsAre(1, 1));  // The first of them has taught nothing.
 }
 
 TEST_F(BirthplacesTest, NothingIsLentToGradientsOfAGraph) {

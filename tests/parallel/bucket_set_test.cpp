@@ -5,7 +5,10 @@
 #include <ATen/ops/zeros_like.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <future>
 #include <numeric>
+#include <thread>
 
 #include "tests/parallel/trial.h"
 
@@ -66,15 +69,13 @@ TEST(BucketSet, AWrongGuessHarmsNobody) {
                                     {1, 0, 3, 2},
                                     {0, 1, 2, 3},
                                     {2, 0, 1, 3, 3, 0}};
-    int moves = 0;
     for (int step = 0; step < 48; ++step) {
       const auto& order = orders[static_cast<std::size_t>(step) % orders.size()];
       trial.wrapped().zero_grad();
       trial.add(step, order);
       trial.expect_averages(step, order);
-      moves += trial.copied() > 4 * kWeightBytes ? 1 : 0;
     }
-    EXPECT_GE(moves, 2);
+    EXPECT_GE(trial.moved(), 2);
   });
 }
 
@@ -121,7 +122,7 @@ TEST(BucketSet, UnderNoSyncNothingIsLent) {
     }
     const auto local = trial.local_gradients(world.rank(), 3);
     EXPECT_TRUE(trial.wrapped().weights[2].grad().equal(local[2]));
-    EXPECT_FALSE(parallel::is_lent(trial.wrapped().weights[2].grad().const_data_ptr()));
+    EXPECT_FALSE(comm::is_lent(trial.wrapped().weights[2].grad().const_data_ptr()));
     trial.add(4);
     auto expected = at::zeros({kWidth, kWidth});
     for (int rank = 0; rank < world.size(); ++rank) {
@@ -203,15 +204,62 @@ TEST(BucketSet, AFailedBackwardLeavesNothingBehind) {
       trial.wrapped().zero_grad();
       EXPECT_THROW(trial.add(3), std::runtime_error);
       for (int i = 0; i < 3; ++i) {
-        EXPECT_FALSE(parallel::is_lent(at::empty({kWidth, kWidth}).const_data_ptr()));
+        EXPECT_FALSE(comm::is_lent(at::empty({kWidth, kWidth}).const_data_ptr()));
       }
+      EXPECT_EQ(comm::lender(), nullptr);
     }
-    EXPECT_EQ(parallel::lender(), nullptr);
     std::vector<int> all(static_cast<std::size_t>(world.size()));
     std::iota(all.begin(), all.end(), 0);
     Trial again(world.new_group(all));
     again.steps(0, 3);
   });
+}
+
+// The thread of the failed backward is the last to know.
+TEST(BucketSet, AModuleMayEndInAnotherThreadThanItsFailedBackward) {
+  on_ranks([](Group& world) {
+    auto trial = std::make_unique<Trial>(world);
+    trial->steps(0, 3);
+    trial->wrapped().weights[1].register_hook(
+        [](const at::Tensor&) { throw std::runtime_error("of the user's"); });
+    trial->wrapped().zero_grad();
+    std::promise<void> failed;
+    std::promise<void> gone;
+    std::thread other([&] {
+      EXPECT_THROW(trial->add(3), std::runtime_error);
+      failed.set_value();
+      gone.get_future().wait();
+      testing::Layers plain;
+      plain.forward(batch_of(0, 0), kAllLayers).sum().backward();
+      for (const auto& weight : plain.weights) {
+        EXPECT_FALSE(comm::is_lent(weight.grad().const_data_ptr()));
+      }
+      EXPECT_EQ(comm::lender(), nullptr);
+    });
+    failed.get_future().wait();
+    trial.reset();
+    gone.set_value();
+    other.join();
+  });
+}
+
+TEST(BucketSet, NotWhereItIsTurnedOff) {
+  const auto expect_copies = [](bool option) {
+    return [option](Group& world) {
+      Trial trial(world, {.allocate_in_buckets = option});
+      for (int step = 0; step < 3; ++step) {
+        trial.step(step);
+        EXPECT_EQ(trial.copied(), 4 * kWeightBytes);
+        // Still views: gradients do not exist twice.
+        EXPECT_TRUE(
+            trial.wrapped().weights[0].grad().is_alias_of(trial.wrapped().weights[1].grad()));
+      }
+    };
+  };
+  run_ranks(2, expect_copies(false), "shm");
+  ::setenv("LOCKSTEP_ALLOCATE_IN_BUCKETS", "0", 1);
+  run_ranks(2, expect_copies(true), "shm");
+  ::unsetenv("LOCKSTEP_ALLOCATE_IN_BUCKETS");
 }
 
 }  // namespace

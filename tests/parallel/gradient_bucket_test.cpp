@@ -119,6 +119,25 @@ TEST(GradientBucket, KeepsTheStridesOfItsParameters) {
   EXPECT_EQ(parameters[0].tensor.grad().strides(), parameters[0].tensor.strides());
 }
 
+// It has the memory of the place, but other values.
+TEST(GradientBucket, TakesAnotherViewOfAPlaceForWhatItIs) {
+  const std::vector<Parameter> parameters{
+      {.name = "square", .tensor = at::ones({3, 3}).requires_grad_()}};
+  const auto values = at::arange(9).to(at::kFloat).view({3, 3});
+  auto& grad = parameters[0].tensor.mutable_grad();
+  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary);
+  grad = values.clone();
+  bucket.put(0, 1);
+  grad = grad.t();
+  bucket.begin();
+  bucket.put(0, 1);
+  bucket.give(0);
+  EXPECT_TRUE(bucket.contents().view({3, 3}).equal(values.t()));
+  EXPECT_TRUE(grad.equal(values.t()));
+  grad = grad.t();
+  EXPECT_THAT([&] { bucket.give(0); }, ThrowsMessage<UsageError>(HasSubstr("exchanged")));
+}
+
 TEST(GradientBucket, RejectsAGradientOfAnotherDtype) {
   auto parameters = two_parameters();
   parameters[1].tensor = at::ones({4}).requires_grad_();
@@ -223,6 +242,8 @@ TEST_F(GradientBucketInSum, MovesToOtherMemoryWhereThereIsNoMoreOfItsOwn) {
         return allocated++ == 0 ? ordinary(elements, options) : throw IoError("full");
       },
       GradientBucket::Division::kInSum);
+  bucket.put(0, 4);
+  bucket.put(1, 4);
   const auto before = bucket.contents().fill_(3);
   EXPECT_EQ(bucket.move_out(), 40);
   EXPECT_TRUE(bucket.contents().equal(before));

@@ -68,10 +68,7 @@ TEST(Backward, CallsBackWhenAllGradientsAreThere) {
   std::vector<int> events;
   const GradientHooks hooks(parameters, [&](std::size_t i, const at::Tensor&) {
     if (events.empty()) {
-      when_backward_is_done([&] {
-        EXPECT_FALSE(backward_is_nested());
-        events.push_back(-1);
-      });
+      when_backward_is_done([&] { events.push_back(backward_is_nested() ? -2 : -1); });
     }
     events.push_back(static_cast<int>(i));
   });
@@ -79,31 +76,60 @@ TEST(Backward, CallsBackWhenAllGradientsAreThere) {
   EXPECT_THAT(events, ElementsAre(::testing::_, ::testing::_, -1));
 }
 
+// Runs another backward inside its own, and tells what it found out there.
 struct Nested : torch::autograd::Function<Nested> {
-  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/,
-                            const at::Tensor& input) {
+  using Events = std::vector<std::string>;
+
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            Events* events) {
+    context->saved_data["events"] = reinterpret_cast<std::int64_t>(events);
     return input.clone();
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/,
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  torch::autograd::variable_list gradients) {
+    auto& events = *reinterpret_cast<Events*>(context->saved_data["events"].toInt());
     const at::AutoGradMode on(true);
     auto inner = at::ones({2}).requires_grad_();
     const auto outer_pass = current_backward();
-    const GradientHooks hooks({{.name = "inner", .tensor = inner}},
-                              [&](std::size_t, const at::Tensor&) {
-                                EXPECT_NE(current_backward(), outer_pass);
-                                when_backward_is_done([] { EXPECT_TRUE(backward_is_nested()); });
-                              });
+    const auto pass = [&] { return current_backward() == outer_pass ? "outer" : "inner"; };
+    events.emplace_back(pass());
+    const GradientHooks hooks(
+        {{.name = "inner", .tensor = inner}}, [&](std::size_t, const at::Tensor&) {
+          events.emplace_back(pass());
+          when_backward_is_done(
+              [&] { events.emplace_back(backward_is_nested() ? "nested end" : "end"); });
+        });
     (inner * 2).sum().backward();
-    EXPECT_EQ(current_backward(), outer_pass);
-    return gradients;
+    events.emplace_back(pass());
+    return {gradients[0], at::Tensor()};
   }
 };
 
 TEST(Backward, KnowsThatItRunsInsideAnother) {
   auto input = at::ones({2}).requires_grad_();
-  Nested::apply(input).sum().backward();
-  EXPECT_TRUE(input.grad().defined());
+  Nested::Events events;
+  Nested::apply(input, &events).sum().backward();
+  EXPECT_THAT(events, ElementsAre("outer", "inner", "nested end", "outer"));
+}
+
+TEST(GradientHooks, FollowAParameterOrNameIt) {
+  auto parameters = parameters_of(2);
+  int calls = 0;
+  GradientHooks hooks(parameters, [&](std::size_t, const at::Tensor&) { ++calls; });
+  auto& tensor = parameters[1].tensor;
+  tensor.set_data(at::ones({2}));
+  EXPECT_EQ(hooks.follow(), "");
+  tensor.set_data(at::ones({2}, at::kDouble));
+  EXPECT_EQ(hooks.follow(), "'1' is CPUDoubleType, was CPUFloatType");
+  tensor.set_data(at::ones({2}));  // And back: autograd has another accumulator now.
+  tensor.sum().backward();
+  EXPECT_EQ(calls, 0);
+  EXPECT_EQ(hooks.follow(), "");
+  tensor.sum().backward();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(hooks.follow(), "");
+  tensor.sum().backward();
+  EXPECT_EQ(calls, 2);
 }
 
 }  // namespace

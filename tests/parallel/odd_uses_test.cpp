@@ -139,6 +139,83 @@ TEST(OddUses, ReplicasAreComparedWhateverTheNumberOfForwards) {
   });
 }
 
+TEST(OddUses, ASecondBackwardAfterTwoForwardsIsAnErrorThatNamesTheStep) {
+  for (const auto& options : {DistributedDataParallelOptions{},
+                              DistributedDataParallelOptions{.find_unused_parameters = true},
+                              DistributedDataParallelOptions{.static_graph = true}}) {
+    run_ranks(2, [&](Group& world) {
+      torch::nn::Linear net(4, 2);
+      DistributedDataParallel ddp(net, world, options);
+      ddp(input_of(world.rank())).sum().backward();
+      const auto first = ddp(input_of(world.rank()));
+      const auto second = ddp(input_of(world.rank() + 3));
+      first.sum().backward();
+      EXPECT_THAT([&] { second.sum().backward(); },
+                  ThrowsMessage<UsageError>(::testing::AllOf(
+                      HasSubstr("after step 2 on rank " + std::to_string(world.rank())),
+                      HasSubstr("forward that step 2 "), HasSubstr("add the losses"))));
+    });
+  }
+}
+
+TEST(OddUses, ASecondBackwardThroughTheSameOutputsIsAnError) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 2);
+    DistributedDataParallel ddp(net, world);
+    const auto output = ddp(input_of(world.rank()));
+    output.sum().backward({}, /*retain_graph=*/true);
+    EXPECT_THAT([&] { output.square().sum().backward(); },
+                ThrowsMessage<UsageError>(HasSubstr("forward that step 1 ")));
+  });
+}
+
+// Each is what it seems to be.
+TEST(OddUses, BackwardsThatBelongToNoStepStayLocal) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 2);
+    DistributedDataParallel ddp(net, world);
+    auto kept = ddp(input_of(world.rank()));
+    kept.sum().backward({}, /*retain_graph=*/true);
+    // A penalty of the parameters alone, and the module itself.
+    net->weight.square().sum().backward();
+    net->forward(input_of(world.rank())).sum().backward();
+    {
+      const auto guard = ddp.no_sync();
+      (ddp(input_of(world.rank())).sum() + kept.sum()).backward({}, /*retain_graph=*/true);
+    }
+    const auto gradient = torch::autograd::grad({kept.sum()}, {net->bias}, {},
+                                                /*retain_graph=*/true);
+    EXPECT_TRUE(gradient[0].equal(at::full({2}, 8.F)));
+    // Through the graph of the step before, as a recurrent network goes.
+    net->zero_grad();
+    (ddp(input_of(world.rank())).sum() + kept.sum()).backward();
+    EXPECT_TRUE(net->bias.grad().equal(at::full({2}, 16.F)));
+    EXPECT_TRUE(same_on_all_ranks(world, net->weight.grad()));
+    EXPECT_EQ(ddp.stats().steps, 2);
+  });
+}
+
+TEST(OddUses, ForwardsWithoutABackwardAreNoStep) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 2);
+    DistributedDataParallel ddp(net, world);
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      ddp(input_of(1));  // Thrown away.
+      const auto output = ddp(input_of(world.rank()));
+      {
+        const at::NoGradGuard no_grad;
+        ddp.eval();
+        ddp(input_of(2));
+        ddp.train();
+      }
+      output.sum().backward();
+      EXPECT_TRUE(same_on_all_ranks(world, net->weight.grad()));
+    }
+    EXPECT_EQ(ddp.stats().steps, 3);
+  });
+}
+
 TEST(OddUses, AnErrorInForwardIsToldToTheOthers) {
   run_ranks(
       2,

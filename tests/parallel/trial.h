@@ -77,7 +77,7 @@ class Trial {
   }
 
   // As PyTorch makes them: each rank's, times 1/N, in the order of ranks; nothing counts as zero.
-  void expect_averages(int step, const std::function<Order(int rank)>& order_of) {
+  std::vector<at::Tensor> averages(int step, const std::function<Order(int rank)>& order_of) {
     std::vector<at::Tensor> sums(4);
     for (int rank = 0; rank < world_.size(); ++rank) {
       const auto local = local_gradients(rank, step, order_of(rank));
@@ -87,6 +87,11 @@ class Trial {
         sums[i] = sums[i].defined() ? sums[i] + part : part;
       }
     }
+    return sums;
+  }
+
+  void expect_averages(int step, const std::function<Order(int rank)>& order_of) {
+    const auto sums = averages(step, order_of);
     for (std::size_t i = 0; i < 4; ++i) {
       EXPECT_TRUE(wrapped_->weights[i].grad().equal(sums[i])) << "step " << step << " w" << i;
     }
@@ -103,7 +108,9 @@ class Trial {
   }
 
   [[nodiscard]] std::size_t copied() const { return ddp_.stats().copied; }
+  [[nodiscard]] std::size_t moved() const { return ddp_.stats().moved; }
   Layers& wrapped() { return *wrapped_; }
+  Layers& plain() { return *plain_; }
   DistributedDataParallel<Layers>& ddp() { return ddp_; }
 
  private:

@@ -1,18 +1,26 @@
-#include "lockstep/parallel/lent_memory.h"
+#include "lockstep/comm/lent_memory.h"
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <c10/util/Exception.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 
-namespace lockstep::parallel {
+namespace lockstep::comm {
 namespace {
+
+constexpr const char* kSwitch = "LOCKSTEP_ALLOCATE_IN_BUCKETS";
 
 class Loans {
  public:
+  // Around a fork: another thread may have the lock, and the child has no such thread to free it.
+  void before_fork() { mutex_.lock(); }
+  void after_fork() { mutex_.unlock(); }
+
   void add(const Lender::Loan& loan) {
     const std::lock_guard lock(mutex_);
     owners_.emplace(loan.data, loan.owner);
@@ -100,22 +108,53 @@ class LendingAllocator final : public c10::Allocator {
   }
 };
 
+// NOLINTBEGIN: c10's allocator is a global as well.
+std::atomic<c10::Allocator*> ours = nullptr;
+std::atomic<bool> wanted = true;
+// NOLINTEND
+
+void warn_of_another_allocator() {
+  TORCH_WARN_ONCE(
+      "the program has a CPU allocator of its own (c10::SetCPUAllocator), so gradients are copied "
+      "into their buckets instead of being allocated there; ",
+      kSwitch, "=0 says that this is meant");
+}
+
 void install() {
   auto* const before = c10::GetCPUAllocator();
-  if (before->raw_deleter() == nullptr) {
-    return;  // Nothing that could be called in its stead.
+  if (before != c10::GetDefaultCPUAllocator() || before->raw_deleter() == nullptr) {
+    warn_of_another_allocator();
+    return;
   }
   usual = before;
-  static auto* const ours = new LendingAllocator;       // NOLINT(cppcoreguidelines-owning-memory)
+  ::pthread_atfork([] { loans().before_fork(); }, [] { loans().after_fork(); },
+                   [] { loans().after_fork(); });
+  auto* const allocator = new LendingAllocator;         // NOLINT(cppcoreguidelines-owning-memory)
   std::atomic_thread_fence(std::memory_order_seq_cst);  // c10's pointer is a plain one.
-  c10::SetCPUAllocator(ours);
+  c10::SetCPUAllocator(allocator);
+  ours.store(allocator);
 }
 
 }  // namespace
 
-void prepare_lending() {
-  static std::once_flag once;
-  std::call_once(once, install);
+void prepare_lending(const Environment& environment) {
+  wanted = environment.get_int(kSwitch).value_or(1) != 0;
+  if (wanted) {
+    static std::once_flag once;
+    std::call_once(once, install);
+  }
+}
+
+bool can_lend() {
+  const auto* const installed = ours.load();
+  if (installed == nullptr || !wanted) {
+    return false;
+  }
+  if (c10::GetCPUAllocator() != installed) {
+    warn_of_another_allocator();
+    return false;
+  }
+  return true;
 }
 
 void set_lender(std::shared_ptr<Lender> lender) {
@@ -131,4 +170,4 @@ std::shared_ptr<Lender> lender() {
 
 bool is_lent(const void* data) { return loans().has(data); }
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::comm

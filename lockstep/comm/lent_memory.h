@@ -1,4 +1,5 @@
-// Lends memory to tensors while LibTorch makes them, so that what would be copied is made in place.
+// An allocator that lends memory to tensors while LibTorch makes them, so that what would be copied
+// is made in place.
 #pragma once
 
 #include <c10/core/Storage.h>
@@ -6,7 +7,9 @@
 #include <cstddef>
 #include <memory>
 
-namespace lockstep::parallel {
+#include "lockstep/base/environment.h"
+
+namespace lockstep::comm {
 
 // Is asked for every tensor that a thread makes on the CPU.
 class Lender {
@@ -26,8 +29,13 @@ class Lender {
 };
 
 // Puts an allocator in front of LibTorch's for the CPU, which stays there. To be called while the
-// program starts, as c10 wants it; harmless when repeated. Without it nothing is ever lent.
-void prepare_lending();
+// program starts, as c10 wants it; harmless when repeated. If LOCKSTEP_ALLOCATE_IN_BUCKETS is 0 it
+// turns lending off instead. Steps aside, with one warning, if the program has an allocator of its
+// own by c10::SetCPUAllocator().
+void prepare_lending(const Environment& environment);
+
+// Whether tensors ask a lender: the allocator is in its place. Warns, once, if another one took it.
+bool can_lend();
 
 // Whom this thread's tensors ask from now on; null: nobody.
 void set_lender(std::shared_ptr<Lender> lender);
@@ -36,4 +44,4 @@ std::shared_ptr<Lender> lender();
 // Whether some tensor still has this memory on loan.
 bool is_lent(const void* data);
 
-}  // namespace lockstep::parallel
+}  // namespace lockstep::comm
