@@ -3,12 +3,15 @@
 //   ddp_cases BACKEND INPUTS OUTPUTS [CASE...]    one rank of a job
 //
 // INPUTS has a file of tensors per network. For each case a rank writes
-// OUTPUTS/BACKEND/CASE.RANK. With the backend nccl everything is on the GPU.
+// OUTPUTS/BACKEND/CASE.RANK, and a line of OUTPUTS/BACKEND/copied.RANK: the case, and how many
+// bytes of gradients its last step copied into buckets, of how many. With the backend nccl
+// everything is on the GPU.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <functional>
 
 #include "lockstep/comm/init_process_group.h"
@@ -19,10 +22,15 @@
 namespace lockstep::parity {
 namespace {
 
+struct Result {
+  Tensors left;
+  DistributedDataParallelStats stats;
+};
+
 struct Entry {
   std::string name;
   Case the_case;
-  std::function<Tensors(const Case&, const Group&, Tensors data)> run;
+  std::function<Result(const Case&, const Group&, Tensors data)> run;
 };
 
 // Runs of what `make` makes: a holder or a shared pointer.
@@ -31,19 +39,19 @@ auto training(Make make) {
   return [make](const Case& the_case, const Group& group, Tensors data) {
     const auto net = make();
     using Module = parallel::ModuleOf<decltype(net)>;
-    return Run<Module, Loss>(the_case, group, std::move(data), net).train();
+    Run<Module, Loss> run(the_case, group, std::move(data), net);
+    auto left = run.train();
+    return Result{std::move(left), run.stats()};
   };
 }
 
-torch::nn::Sequential frozen_mlp() {
-  auto net = mlp();
+torch::nn::Sequential frozen(torch::nn::Sequential net) {
   net->named_parameters()["3.weight"].set_requires_grad(false);
   net->named_parameters()["0.bias"].set_requires_grad(false);
   return net;
 }
 
-torch::nn::Sequential channels_last_convnet() {
-  auto net = convnet();
+torch::nn::Sequential channels_last(torch::nn::Sequential net) {
   for (auto& parameter : net->parameters()) {
     if (parameter.dim() == 4) {
       // Unlike contiguous(), this changes strides of dimensions of size one too, as Python does.
@@ -62,8 +70,11 @@ class Table {
   // With gradients of their own and with views of the buckets.
   void add_both(const std::string& name, const Case& the_case, const decltype(Entry::run)& run) {
     add(name, the_case, run);
-    entries_.push_back({name + "_views", the_case, run});
-    entries_.back().the_case.options.gradient_as_bucket_view = true;
+    add_default(name + "_views", the_case, run);
+  }
+  // As lockstep's users have it.
+  void add_default(const std::string& name, const Case& the_case, const decltype(Entry::run)& run) {
+    entries_.push_back({name, the_case, run});
   }
   [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
 
@@ -71,12 +82,48 @@ class Table {
   std::vector<Entry> entries_;
 };
 
+// Gradients that are large enough to be allocated in their buckets.
+void add_broad(Table& t) {
+  const auto on_broad = training(broad);
+  const auto on_branches = training<LossOfBranch>([] { return std::make_shared<Branches>(128); });
+  const DistributedDataParallelOptions find{.find_unused_parameters = true};
+
+  t.add_default("broad", {.model = "broad"}, on_broad);
+  t.add_default("broad_threads", {.model = "broad", .threads = 2}, on_broad);
+  t.add_default("broad_small_cap", {.model = "broad", .options = {.bucket_cap_mb = 0.1}}, on_broad);
+  t.add_default("broad_kept_gradients", {.model = "broad", .set_to_none = false}, on_broad);
+  t.add_default("broad_accumulate", {.model = "broad", .steps = 5, .passes = 2}, on_broad);
+  t.add_default("broad_unused", {.model = "broad_branches", .steps = 6, .options = find},
+                on_branches);
+  t.add_default("broad_unused_accumulate",
+                {.model = "broad_branches", .passes = 2, .options = find}, on_branches);
+  t.add_default("broad_static",
+                {.model = "broad_fixed", .steps = 6, .options = {.static_graph = true}},
+                training([] { return std::make_shared<Fixed>(128); }));
+  t.add_default("broad_shared", {.model = "broad_shared"},
+                training([] { return std::make_shared<Shared>(128); }));
+  t.add_default("broad_mixed", {.model = "broad_mixed"},
+                training([] { return std::make_shared<Mixed>(128); }));
+  t.add_default("broad_frozen", {.model = "broad"}, training([] { return frozen(broad()); }));
+  t.add_default("broad_ignored",
+                {.model = "broad", .options = {.parameters_to_ignore = {"3.weight", "5.bias"}}},
+                on_broad);
+  t.add_default("broad_channels_last", {.model = "broad_convnet"},
+                training([] { return channels_last(broad_convnet()); }));
+  t.add_default("broad_evaluate", {.model = "broad_convnet", .evaluate = true},
+                training(broad_convnet));
+  t.add_default("broad_two_forwards", {.model = "broad_convnet"},
+                training<LossOfTwoForwards>(broad_convnet));
+  t.add_default("broad_recomputed", {.model = "Recomputed"},
+                training(std::make_shared<Recomputed>));
+}
+
 Table table() {
   const auto on_mlp = training(mlp);
   const auto on_convnet = training(convnet);
-  const auto on_branches = training<LossOfBranch>(std::make_shared<Branches>);
-  const auto on_fixed = training(std::make_shared<Fixed>);
-  const auto on_mixed = training(std::make_shared<Mixed>);
+  const auto on_branches = training<LossOfBranch>([] { return std::make_shared<Branches>(); });
+  const auto on_fixed = training([] { return std::make_shared<Fixed>(); });
+  const auto on_mixed = training([] { return std::make_shared<Mixed>(); });
   const DistributedDataParallelOptions find{.find_unused_parameters = true};
   const DistributedDataParallelOptions fixed{.static_graph = true};
   const std::vector<double> caps{0.001, 0.01, 0.002};
@@ -93,7 +140,7 @@ Table table() {
              on_branches);
   t.add_both("unused_accumulate", {.model = "Branches", .passes = 2, .options = find}, on_branches);
   t.add("unused_none", {.model = "mlp", .options = find}, on_mlp);
-  t.add_both("shared", {.model = "Shared"}, training(std::make_shared<Shared>));
+  t.add_both("shared", {.model = "Shared"}, training([] { return std::make_shared<Shared>(); }));
   t.add_both("static", {.model = "Fixed", .options = fixed}, on_fixed);
   t.add("static_kept_gradients", {.model = "Fixed", .set_to_none = false, .options = fixed},
         on_fixed);
@@ -112,15 +159,16 @@ Table table() {
         {.model = "Branches",
          .options = {.bucket_cap_mb_list = caps, .find_unused_parameters = true}},
         on_branches);
-  t.add("frozen", {.model = "mlp"}, training(frozen_mlp));
+  t.add("frozen", {.model = "mlp"}, training([] { return frozen(mlp()); }));
   t.add("ignored", {.model = "mlp", .options = {.parameters_to_ignore = {"3.weight", "5.bias"}}},
         on_mlp);
-  t.add("channels_last", {.model = "convnet"}, training(channels_last_convnet));
+  t.add("channels_last", {.model = "convnet"}, training([] { return channels_last(convnet()); }));
   t.add("evaluate", {.model = "convnet", .evaluate = true}, on_convnet);
   t.add("evaluate_accumulate", {.model = "convnet", .passes = 2, .evaluate = true}, on_convnet);
   t.add("local_buffers",
         {.model = "convnet", .evaluate = true, .options = {.forward_sync_buffers = false}},
         on_convnet);
+  add_broad(t);
   t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
              training([] { return models::resnet18({.num_classes = 10}); }));
   return t;
@@ -138,11 +186,13 @@ void run(const std::string& backend, const std::filesystem::path& inputs,
   at::globalContext().setDeterministicAlgorithms(device.is_cuda(), /*warn_only=*/false);
   const auto world = init_process_group({.backend = backend});
   const auto cases = table();
+  std::ofstream copied(outputs / backend / ("copied." + std::to_string(world.rank())));
   for (const auto& [name, the_case, train] : cases.entries()) {
     if (world.size() <= the_case.largest_world &&
         (names.empty() || std::count(names.begin(), names.end(), name) > 0)) {
-      write(outputs / backend / (name + "." + std::to_string(world.rank())),
-            train(on(device, the_case), world, read(inputs / the_case.model)));
+      const auto result = train(on(device, the_case), world, read(inputs / the_case.model));
+      write(outputs / backend / (name + "." + std::to_string(world.rank())), result.left);
+      copied << name << ' ' << result.stats.copied << ' ' << result.stats.bytes << '\n';
     }
   }
 }

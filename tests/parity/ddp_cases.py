@@ -56,6 +56,7 @@ class Case:
     prepare: Callable = lambda net: net
     evaluate: bool = False  # Two forwards without gradients after each step.
     views: bool = False
+    threads: int = 1
     options: dict = dataclasses.field(default_factory=dict)
     largest_world: int = models.RANKS
 
@@ -109,6 +110,23 @@ CASES = {
     "evaluate": Case(models.convnet, evaluate=True),
     "evaluate_accumulate": Case(models.convnet, passes=2, evaluate=True),
     "local_buffers": Case(models.convnet, evaluate=True, options={"forward_sync_buffers": False}),
+    # Gradients that lockstep allocates in their buckets, with its defaults.
+    "broad": Case(models.broad, views=True),
+    "broad_threads": Case(models.broad, views=True, threads=2),
+    "broad_small_cap": Case(models.broad, views=True, options={"bucket_cap_mb": 0.1}),
+    "broad_kept_gradients": Case(models.broad, views=True, set_to_none=False),
+    "broad_accumulate": Case(models.broad, views=True, steps=5, passes=2),
+    "broad_unused": Case(models.broad_branches, loss_of_branch, views=True, steps=6, options=FIND),
+    "broad_unused_accumulate": Case(models.broad_branches, loss_of_branch, views=True, passes=2, options=FIND),
+    "broad_static": Case(models.broad_fixed, views=True, steps=6, options=STATIC),
+    "broad_shared": Case(models.broad_shared, views=True),
+    "broad_mixed": Case(models.broad_mixed, views=True),
+    "broad_frozen": Case(models.broad, views=True, prepare=freeze),
+    "broad_ignored": Case(models.broad, views=True, prepare=ignore),
+    "broad_channels_last": Case(models.broad_convnet, views=True, prepare=channels_last),
+    "broad_evaluate": Case(models.broad_convnet, views=True, evaluate=True),
+    "broad_two_forwards": Case(models.broad_convnet, loss_of_two_forwards, views=True),
+    "broad_recomputed": Case(models.Recomputed, views=True),
     **both("resnet18", Case(models.resnet18, steps=2, largest_world=2)),
 }
 # Those that this version of PyTorch has the options for.
@@ -117,6 +135,7 @@ CASES = {name: case for name, case in CASES.items() if case.options.keys() <= KN
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
 if VERSION < (2, 15):  # Backward refuses it in 2.11; 2.12 to 2.14 were not tried.
     del CASES["two_forwards"]
+    del CASES["broad_two_forwards"]
 
 
 def main(backends, inputs, outputs, *names):

@@ -1,6 +1,8 @@
 // The networks of the parity tests; models.py has the same ones under the same names.
 #pragma once
 
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/functional/linear.h>
 #include <torch/nn/modules/activation.h>
@@ -12,6 +14,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -23,6 +26,13 @@ inline torch::nn::Sequential mlp() {
   return Sequential(Linear(20, 64), ReLU(), Dropout(0.2), Linear(64, 64), ReLU(), Linear(64, 10));
 }
 
+// Its hidden layers' gradients are large enough to be allocated in their buckets.
+inline torch::nn::Sequential broad() {
+  using namespace torch::nn;
+  return Sequential(Linear(20, 128), ReLU(), Dropout(0.2), Linear(128, 128), ReLU(),
+                    Linear(128, 128), ReLU(), Linear(128, 10));
+}
+
 // Large enough for two buckets of the default sizes.
 inline torch::nn::Sequential wide() {
   using namespace torch::nn;
@@ -30,15 +40,20 @@ inline torch::nn::Sequential wide() {
                     Linear(512, 10));
 }
 
-inline torch::nn::Sequential convnet() {
+inline torch::nn::Sequential convnet_of(std::int64_t first, std::int64_t second) {
   using namespace torch::nn;
-  return Sequential(Conv2d(Conv2dOptions(1, 16, 3).padding(1)), BatchNorm2d(16), ReLU(),
-                    MaxPool2d(2), Conv2d(Conv2dOptions(16, 32, 3).padding(1)), BatchNorm2d(32),
-                    ReLU(), MaxPool2d(2), Flatten(), Linear(32 * 7 * 7, 10));
+  return Sequential(Conv2d(Conv2dOptions(1, first, 3).padding(1)), BatchNorm2d(first), ReLU(),
+                    MaxPool2d(2), Conv2d(Conv2dOptions(first, second, 3).padding(1)),
+                    BatchNorm2d(second), ReLU(), MaxPool2d(2), Flatten(),
+                    Linear(second * 7 * 7, 10));
 }
+inline torch::nn::Sequential convnet() { return convnet_of(16, 32); }
+inline torch::nn::Sequential broad_convnet() { return convnet_of(32, 48); }
 
 // Goes through one of its branches, or none; the second output is not meant for a loss.
 struct Branches : torch::nn::Module {
+  explicit Branches(std::int64_t the_width = 16) : width(the_width) {}
+
   std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x, const std::string& branch) {
     auto hidden = at::relu(trunk(x));
     if (!branch.empty()) {
@@ -47,40 +62,47 @@ struct Branches : torch::nn::Module {
     return {head(hidden), aside(hidden)};
   }
 
-  torch::nn::Linear trunk = register_module("trunk", torch::nn::Linear(20, 16));
-  torch::nn::Linear left = register_module("left", torch::nn::Linear(16, 16));
-  torch::nn::Linear right = register_module("right", torch::nn::Linear(16, 16));
-  torch::nn::Linear rare = register_module("rare", torch::nn::Linear(16, 16));
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(16, 10));
-  torch::nn::Linear aside = register_module("aside", torch::nn::Linear(16, 3));
+  std::int64_t width;
+  torch::nn::Linear trunk = register_module("trunk", torch::nn::Linear(20, width));
+  torch::nn::Linear left = register_module("left", torch::nn::Linear(width, width));
+  torch::nn::Linear right = register_module("right", torch::nn::Linear(width, width));
+  torch::nn::Linear rare = register_module("rare", torch::nn::Linear(width, width));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(width, 10));
+  torch::nn::Linear aside = register_module("aside", torch::nn::Linear(width, 3));
 };
 
 // One layer under two names, and one weight in two layers.
 struct Shared : torch::nn::Module {
+  explicit Shared(std::int64_t the_width = 20) : width(the_width) {}
+
   at::Tensor forward(const at::Tensor& x) {
     const auto hidden = at::relu(again(at::relu(first(x))));
     return head(torch::nn::functional::linear(encoder(hidden), weight.t()));
   }
 
-  torch::nn::Linear first = register_module("first", torch::nn::Linear(20, 20));
+  std::int64_t width;
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(width, width));
   torch::nn::Linear again = register_module("again", first);
-  torch::nn::Linear encoder = register_module("encoder", torch::nn::Linear(20, 10));
+  torch::nn::Linear encoder = register_module("encoder", torch::nn::Linear(width, width / 2));
   at::Tensor weight = register_parameter("weight", encoder->weight);
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(20, 10));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(width, 10));
 };
 
 // Uses one layer twice and another one never.
 struct Fixed : torch::nn::Module {
+  explicit Fixed(std::int64_t the_width = 20) : width(the_width) {}
+
   at::Tensor forward(const at::Tensor& x) { return head(at::relu(first(at::relu(first(x))))); }
 
-  torch::nn::Linear first = register_module("first", torch::nn::Linear(20, 20));
-  torch::nn::Linear never = register_module("never", torch::nn::Linear(20, 20));
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(20, 10));
+  std::int64_t width;
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(width, width));
+  torch::nn::Linear never = register_module("never", torch::nn::Linear(width, width));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(width, 10));
 };
 
 // Layers of three dtypes.
 struct Mixed : torch::nn::Module {
-  Mixed() {
+  explicit Mixed(std::int64_t the_width = 16) : width(the_width) {
     exact->to(at::kDouble);
     exact_too->to(at::kDouble);
     rough->to(at::kBFloat16);
@@ -93,12 +115,44 @@ struct Mixed : torch::nn::Module {
     return head(hidden.to(at::kFloat));
   }
 
-  torch::nn::Linear first = register_module("first", torch::nn::Linear(20, 16));
-  torch::nn::Linear exact = register_module("exact", torch::nn::Linear(16, 16));
-  torch::nn::Linear rough = register_module("rough", torch::nn::Linear(16, 16));
-  torch::nn::Linear second = register_module("second", torch::nn::Linear(16, 16));
-  torch::nn::Linear exact_too = register_module("exact_too", torch::nn::Linear(16, 16));
-  torch::nn::Linear head = register_module("head", torch::nn::Linear(16, 10));
+  std::int64_t width;
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(20, width));
+  torch::nn::Linear exact = register_module("exact", torch::nn::Linear(width, width));
+  torch::nn::Linear rough = register_module("rough", torch::nn::Linear(width, width));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(width, width));
+  torch::nn::Linear exact_too = register_module("exact_too", torch::nn::Linear(width, width));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(width, 10));
+};
+
+// What torch.utils.checkpoint does with use_reentrant=True: computes the block again in backward.
+struct Recompute : torch::autograd::Function<Recompute> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            torch::nn::SequentialImpl* block) {
+    context->save_for_backward({input});
+    context->saved_data["block"] = reinterpret_cast<std::int64_t>(block);
+    return block->forward(input);
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    auto* const block =
+        reinterpret_cast<torch::nn::SequentialImpl*>(context->saved_data["block"].toInt());
+    const at::AutoGradMode on(true);
+    auto input = context->get_saved_variables().front().detach().requires_grad_();
+    torch::autograd::backward({block->forward(input)}, {gradients.front()});
+    return {input.grad(), at::Tensor()};
+  }
+};
+
+struct Recomputed : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    return head(Recompute::apply(at::relu(trunk(x)), block.get()));
+  }
+
+  torch::nn::Linear trunk = register_module("trunk", torch::nn::Linear(20, 128));
+  torch::nn::Sequential block =
+      register_module("block", torch::nn::Sequential(torch::nn::Linear(128, 128), torch::nn::ReLU(),
+                                                     torch::nn::Linear(128, 128)));
+  torch::nn::Linear head = register_module("head", torch::nn::Linear(128, 10));
 };
 
 // An embedding with sparse gradients.

@@ -3,11 +3,20 @@
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def mlp():
     return nn.Sequential(
         nn.Linear(20, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10)
+    )
+
+
+def broad():
+    """Its hidden layers' gradients are large enough to be allocated in their buckets."""
+    return nn.Sequential(
+        nn.Linear(20, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128),
+        nn.ReLU(), nn.Linear(128, 10)
     )
 
 
@@ -27,6 +36,14 @@ def convnet():
     )
 
 
+def broad_convnet():
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3, 1, 1), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 48, 3, 1, 1), nn.BatchNorm2d(48), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(48 * 7 * 7, 10)
+    )
+
+
 def resnet18():
     import torchvision  # Slow to import, and only this one needs it.
 
@@ -36,14 +53,14 @@ def resnet18():
 class Branches(nn.Module):
     """Goes through one of its branches, or none; the second output is not meant for a loss."""
 
-    def __init__(self):
+    def __init__(self, width=16):
         super().__init__()
-        self.trunk = nn.Linear(20, 16)
-        self.left = nn.Linear(16, 16)
-        self.right = nn.Linear(16, 16)
-        self.rare = nn.Linear(16, 16)
-        self.head = nn.Linear(16, 10)
-        self.aside = nn.Linear(16, 3)
+        self.trunk = nn.Linear(20, width)
+        self.left = nn.Linear(width, width)
+        self.right = nn.Linear(width, width)
+        self.rare = nn.Linear(width, width)
+        self.head = nn.Linear(width, 10)
+        self.aside = nn.Linear(width, 3)
 
     def forward(self, x, branch):
         hidden = F.relu(self.trunk(x))
@@ -55,13 +72,13 @@ class Branches(nn.Module):
 class Shared(nn.Module):
     """One layer under two names, and one weight in two layers."""
 
-    def __init__(self):
+    def __init__(self, width=20):
         super().__init__()
-        self.first = nn.Linear(20, 20)
+        self.first = nn.Linear(width, width)
         self.again = self.first
-        self.encoder = nn.Linear(20, 10)
+        self.encoder = nn.Linear(width, width // 2)
         self.weight = self.encoder.weight
-        self.head = nn.Linear(20, 10)
+        self.head = nn.Linear(width, 10)
 
     def forward(self, x):
         hidden = F.relu(self.again(F.relu(self.first(x))))
@@ -71,11 +88,11 @@ class Shared(nn.Module):
 class Fixed(nn.Module):
     """Uses one layer twice and another one never."""
 
-    def __init__(self):
+    def __init__(self, width=20):
         super().__init__()
-        self.first = nn.Linear(20, 20)
-        self.never = nn.Linear(20, 20)
-        self.head = nn.Linear(20, 10)
+        self.first = nn.Linear(width, width)
+        self.never = nn.Linear(width, width)
+        self.head = nn.Linear(width, 10)
 
     def forward(self, x):
         return self.head(F.relu(self.first(F.relu(self.first(x)))))
@@ -84,14 +101,14 @@ class Fixed(nn.Module):
 class Mixed(nn.Module):
     """Layers of three dtypes."""
 
-    def __init__(self):
+    def __init__(self, width=16):
         super().__init__()
-        self.first = nn.Linear(20, 16)
-        self.exact = nn.Linear(16, 16).double()
-        self.rough = nn.Linear(16, 16).bfloat16()
-        self.second = nn.Linear(16, 16)
-        self.exact_too = nn.Linear(16, 16).double()
-        self.head = nn.Linear(16, 10)
+        self.first = nn.Linear(20, width)
+        self.exact = nn.Linear(width, width).double()
+        self.rough = nn.Linear(width, width).bfloat16()
+        self.second = nn.Linear(width, width)
+        self.exact_too = nn.Linear(width, width).double()
+        self.head = nn.Linear(width, 10)
 
     def forward(self, x):
         hidden = F.relu(self.exact(F.relu(self.first(x)).double()))
@@ -112,6 +129,35 @@ class Words(nn.Module):
         return self.head(self.embedding(x).mean(1))
 
 
+class Recomputed(nn.Module):
+    """Computes its block again in backward instead of keeping what it made: a backward inside another one."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Linear(20, 128)
+        self.block = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128))
+        self.head = nn.Linear(128, 10)
+
+    def forward(self, x):
+        return self.head(checkpoint(self.block, F.relu(self.trunk(x)), use_reentrant=True))
+
+
+def broad_branches():
+    return Branches(128)
+
+
+def broad_shared():
+    return Shared(128)
+
+
+def broad_fixed():
+    return Fixed(128)
+
+
+def broad_mixed():
+    return Mixed(128)
+
+
 # What a network takes, without the batch.
 SHAPES = {
     mlp: (20,),
@@ -123,6 +169,13 @@ SHAPES = {
     Fixed: (20,),
     Mixed: (20,),
     Words: (6,),
+    broad: (20,),
+    broad_convnet: (1, 28, 28),
+    broad_branches: (20,),
+    broad_shared: (128,),
+    broad_fixed: (128,),
+    broad_mixed: (20,),
+    Recomputed: (20,),
 }
 DRAWS = 12  # Batches for each of RANKS ranks.
 RANKS = 4

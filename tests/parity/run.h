@@ -1,6 +1,7 @@
 // One case of the parity tests on one rank.
 #pragma once
 
+#include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/module.h>
 #include <torch/optim/sgd.h>
@@ -23,6 +24,7 @@ struct Case {
   double weight_decay = 1e-2;
   bool evaluate = false;  // Two forwards without gradients after each step.
   DistributedDataParallelOptions options{};
+  int threads = 1;
   int largest_world = 4;
   at::Device device = at::kCPU;
 };
@@ -43,14 +45,18 @@ class Run {
     torch::manual_seed(100 + static_cast<std::uint64_t>(rank_));
   }
 
+  [[nodiscard]] DistributedDataParallelStats stats() const { return ddp_->stats(); }
+
   // What the rank leaves: every loss, and at the end all parameters, gradients and buffers.
   Tensors train() {
+    at::set_num_threads(case_.threads);
     for (int step = 0; step < case_.steps; ++step) {
       train(step);
       if (case_.evaluate) {
         evaluate(step);
       }
     }
+    at::set_num_threads(1);
     for (const auto& item : ddp_->named_parameters()) {
       left_[item.key()] = item.value();
       if (item.value().grad().defined()) {

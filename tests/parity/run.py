@@ -64,11 +64,13 @@ class Run:
         self.ddp.train()
 
     def train(self):
+        torch.set_num_threads(self.case.threads)
         for step in range(self.case.steps):
             self.backward(step)
             self.optimizer.step()
             if self.case.evaluate:
                 self.evaluate(step)
+        torch.set_num_threads(1)
         return self.end()
 
     def end(self):

@@ -7,6 +7,9 @@ from jobs import CPP, PYTHON, assert_same
 
 # Cases that alone.py can compute.
 PLAIN = ["mlp", "convnet", "mixed", "frozen", "two_buckets"]
+PLAIN += ["broad", "broad_mixed", "broad_frozen", "broad_recomputed"]
+# Cases in which most gradients are allocated in their buckets over shared memory.
+IN_BUCKETS = ["broad", "broad_threads", "broad_static", "broad_shared", "broad_mixed", "broad_frozen", "broad_recomputed"]
 
 
 def of_worlds(worlds):
@@ -29,6 +32,13 @@ def test_over_shared_memory_two_ranks_are_as_over_gloo(jobs, world, name):
     found = jobs.outputs([CPP] * world, "shm")
     for rank in range(world):
         assert_same(name, CASES[name], rank, expected, found)
+
+
+@pytest.mark.parametrize("name", IN_BUCKETS)
+def test_over_shared_memory_large_gradients_are_not_copied(jobs, name):
+    lines = (jobs.outputs([CPP] * 2, "shm") / "copied.0").read_text().splitlines()
+    copied, total = {line.split()[0]: map(int, line.split()[1:]) for line in lines}[name]
+    assert copied < total / 2
 
 
 @of_worlds([3, 4])
