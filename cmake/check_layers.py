@@ -20,10 +20,11 @@ MAY_INCLUDE = {
     "models": {"base"},
     "data": {"base"},
     "launch": {"base"},
-    "comm": {"shm", "base"},
-    "parallel": {"comm", "shm", "base"},
-    "train": {"parallel", "comm", "shm", "data", "models", "log", "base"},
-    "cli": {"train", "parallel", "comm", "shm", "data", "models", "log", "launch", "base"},
+    "device": {"base"},
+    "comm": {"device", "shm", "base"},
+    "parallel": {"comm", "device", "shm", "base"},
+    "train": {"parallel", "comm", "device", "shm", "data", "models", "log", "base"},
+    "cli": {"train", "parallel", "comm", "device", "shm", "data", "models", "log", "launch", "base"},
 }
 TORCH_FREE = {"base", "shm", "log", "launch"}
 # Folders of other layers that are torch-free too: parsers of files, which are fuzzed.

@@ -17,6 +17,7 @@
 #include "lockstep/data/samplers/global_batch.h"
 #include "lockstep/data/samplers/random_samplers.h"
 #include "lockstep/data/samplers/sampler.h"
+#include "lockstep/device/graphed_step.h"
 #include "lockstep/models/convnet.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/resnet.h"

@@ -1,0 +1,88 @@
+// Compiled where CUDA is found; graph_missing.cpp stands in elsewhere.
+#include "lockstep/device/graph.h"
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include <utility>
+
+namespace lockstep::device {
+namespace {
+
+namespace allocator = c10::cuda::CUDACachingAllocator;
+
+thread_local Graph* recording_now = nullptr;
+
+class Recording {
+ public:
+  explicit Recording(Graph* graph) : before_(std::exchange(recording_now, graph)) {}
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  ~Recording() { recording_now = before_; }
+
+ private:
+  Graph* before_;
+};
+
+// Up to 2.14 LibTorch leaves its allocator recording after a capture that was invalidated, and the
+// memory lost.
+void abandon(at::cuda::CUDAGraph& graph, c10::DeviceIndex device, at::cuda::MempoolId_t pool) {
+  try {
+    graph.capture_end();
+  } catch (const std::exception&) {  // It was invalid; what matters is that it ended.
+  }
+  graph.reset();
+  try {
+    allocator::endAllocateToPool(device, pool);
+    allocator::releasePool(device, pool);
+  } catch (const std::exception&) {  // reset() had done it.
+  }
+}
+
+}  // namespace
+
+struct Graph::Recorded {
+  at::cuda::CUDAGraph graph;
+};
+
+Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Recorded>()) {
+  auto& graph = recorded_->graph;
+  const auto device = c10::cuda::current_device();
+  at::Generator generator = at::globalContext().defaultGenerator({at::kCUDA, device});
+  const auto before = generator.clone();
+  // What eager steps left behind could not be used by the graph, which has memory of its own.
+  c10::cuda::device_synchronize();
+  allocator::emptyCache();
+  const auto pool = at::cuda::graph_pool_handle();
+  // Thread-local: a loader's thread that pins memory would invalidate a global capture.
+  graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
+  try {
+    const Recording now(this);
+    work();
+    graph.capture_end();
+  } catch (...) {
+    abandon(graph, device, pool);
+    // Up to 2.14 the generator would refuse to work outside of a capture.
+    generator.graphsafe_set_state(before);
+    throw;
+  }
+}
+
+Graph::~Graph() = default;
+
+void Graph::replay() {
+  recorded_->graph.replay();
+  for (const auto& each : after_replay_) {
+    each();
+  }
+}
+
+Graph* Graph::recording() { return recording_now; }
+
+std::string Graph::why_unavailable() {
+  return c10::cuda::device_count() > 0 ? "" : "there is no GPU";
+}
+
+}  // namespace lockstep::device

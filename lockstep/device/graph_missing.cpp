@@ -1,0 +1,20 @@
+#include "lockstep/base/error.h"
+#include "lockstep/device/graph.h"
+
+namespace lockstep::device {
+
+struct Graph::Recorded {};
+
+Graph::Graph(const std::function<void()>& /*work*/) {
+  throw UsageError("Graph: " + why_unavailable());
+}
+
+Graph::~Graph() = default;
+
+void Graph::replay() {}
+
+Graph* Graph::recording() { return nullptr; }
+
+std::string Graph::why_unavailable() { return "lockstep was built without CUDA"; }
+
+}  // namespace lockstep::device

@@ -1,0 +1,155 @@
+#include "lockstep/device/graphed_step.h"
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::device {
+namespace {
+
+c10::Stream current_stream(at::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+void make_wait(const c10::Stream& waiting, const c10::Stream& other) {
+  c10::Event event(waiting.device_type());
+  event.record(other);
+  event.block(waiting);
+}
+
+// While it lives, work goes to another stream, as if it were the current one: after what the
+// current one was given, and before what it is given next.
+class OnStream {
+ public:
+  explicit OnStream(const c10::Stream& stream)
+      : outer_(current_stream(stream.device())), inner_(stream), guard_(stream) {
+    make_wait(inner_, outer_);
+  }
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+  ~OnStream() {
+    try {
+      make_wait(outer_, inner_);
+    } catch (const std::exception&) {  // The GPU is lost: the next call on it says so.
+    }
+  }
+
+ private:
+  c10::Stream outer_;
+  c10::Stream inner_;
+  c10::StreamGuard guard_;
+};
+
+bool alike(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others) {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [](const at::Tensor& one, const at::Tensor& other) {
+                      return one.sizes() == other.sizes() &&
+                             one.scalar_type() == other.scalar_type();
+                    });
+}
+
+std::string first_line(const std::exception& error) {
+  const auto* torchs = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torchs != nullptr ? torchs->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+}  // namespace
+
+StepRecorder::StepRecorder(const GraphedStepOptions& options) : options_(options) {
+  if (options.warmup < 0) {
+    throw UsageError("GraphedStep: warmup is " + std::to_string(options.warmup) +
+                     ", expected 0 or more");
+  }
+  if (!options.record) {
+    why_eager_ = "recording is switched off";
+  } else if (!options.device.is_cuda()) {
+    why_eager_ = "the step runs on '" + options.device.str() + "', which is no GPU";
+  } else if (const auto why = Graph::why_unavailable(); !why.empty()) {
+    throw UsageError("GraphedStep: device is '" + options.device.str() + "', but " + why +
+                     "; choose the CPU");
+  }
+  if (options.device.is_cuda()) {
+    const c10::impl::VirtualGuardImpl gpu(at::kCUDA);
+    if (!options.device.has_index()) {
+      options_.device = gpu.getDevice();
+    }
+    stream_ = gpu.getStreamFromGlobalPool(options_.device);
+  }
+}
+
+StepRecorder::Run StepRecorder::run(const Tensors& inputs, const Work& work) {
+  if (!stream_) {
+    work(inputs);
+    return Run::kEager;
+  }
+  if (graph_ && alike(inputs, inputs_)) {
+    replay(inputs);
+    return Run::kReplayed;
+  }
+  if (!graph_ && why_eager_.empty()) {
+    note_shapes(inputs);
+    if (calls_alike_ > options_.warmup && record(inputs, work)) {
+      replay(inputs);
+      return Run::kRecorded;
+    }
+  }
+  const OnStream guard(*stream_);
+  work(on_device(inputs));
+  return Run::kEager;
+}
+
+StepRecorder::Tensors StepRecorder::on_device(const Tensors& inputs) const {
+  Tensors there;
+  for (const auto& input : inputs) {
+    there.push_back(input.to(options_.device, /*non_blocking=*/true));
+  }
+  return there;
+}
+
+void StepRecorder::note_shapes(const Tensors& inputs) {
+  calls_alike_ = alike(inputs, like_) ? calls_alike_ + 1 : 1;
+  like_.clear();
+  for (const auto& input : inputs) {
+    like_.push_back(at::empty_like(input, input.options().device(at::kMeta)));
+  }
+}
+
+bool StepRecorder::record(const Tensors& inputs, const Work& work) {
+  const OnStream guard(*stream_);
+  inputs_.clear();
+  for (const auto& input : inputs) {
+    inputs_.push_back(at::empty_like(input, input.options().device(options_.device)));
+  }
+  try {
+    graph_ = std::make_unique<Graph>([&] { work(inputs_); });
+    return true;
+  } catch (const std::exception& error) {
+    why_eager_ = first_line(error);
+    inputs_.clear();
+    TORCH_WARN("GraphedStep: steps run eagerly, because this one cannot be recorded: ", why_eager_);
+    return false;
+  }
+}
+
+void StepRecorder::replay(const Tensors& inputs) {
+  const c10::OptionalDeviceGuard guard(options_.device);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs_[i].is_same(inputs[i])) {
+      inputs_[i].copy_(inputs[i], /*non_blocking=*/true);
+    }
+  }
+  graph_->replay();
+}
+
+void StepRecorder::record_again() {
+  graph_.reset();
+  calls_alike_ = options_.warmup;
+}
+
+}  // namespace lockstep::device
