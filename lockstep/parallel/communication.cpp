@@ -3,17 +3,18 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <bit>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace lockstep::parallel {
 namespace {
 
 // torch.distributed._make_nccl_premul_sum; its C++ name differs between versions.
-c10d::ReduceOp sum_times(double factor) {
+c10d::ReduceOp sum_times(std::optional<double> factor) {
   c10d::ReduceOp op;
-  if (factor != 1) {
+  if (factor) {
     op.op_ = c10d::ReduceOp::PREMUL_SUM;
-    op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(factor);
+    op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(*factor);
   }
   return op;
 }
@@ -29,8 +30,13 @@ at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions opti
   return at::empty({elements}, options);
 }
 
-// Half-precision products would have to be rounded before they are added.
+// On the CPU half-precision products would have to be rounded before they are added. NCCL may fuse
+// the product with the sum, which makes no difference if the product is exact.
 bool Communication::multiplies(const at::Tensor& like) const {
+  if (like.is_cuda()) {
+    return std::has_single_bit(static_cast<unsigned>(ranks())) && like.is_floating_point() &&
+           group_.backend(at::kCUDA)->getBackendName() == "nccl";
+  }
   return like.is_cpu() && (like.scalar_type() == at::kFloat || like.scalar_type() == at::kDouble) &&
          group_.backend(at::kCPU)->getBackendName() == "shm";
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros_like.h>
@@ -71,7 +73,9 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
 void GradientBucket::make_places(const AllocateFlat& allocate) {
   const auto& like = tensors_.front();
   const auto elements = static_cast<std::int64_t>(bytes_ / like.element_size());
-  const auto before = division_ == Division::kInSum ? elements_before(tensors_) : 0;
+  // Gradients are made in their places on the CPU alone.
+  const bool on_cpu = like.is_cpu();
+  const auto before = on_cpu && division_ == Division::kInSum ? elements_before(tensors_) : 0;
   flat_ = allocate(before + elements, at::TensorOptions(like.scalar_type()).device(like.device()))
               .narrow(0, before, elements);
   std::int64_t offset = 0;
@@ -88,6 +92,7 @@ void GradientBucket::make_places(const AllocateFlat& allocate) {
 
 void GradientBucket::begin() {
   put_.assign(put_.size(), false);
+  postponed_.clear();
   moved_ = false;
 }
 
@@ -229,6 +234,10 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
   if (shares_storage(grad, place)) {  // Another view: it would change while it is read.
     grad = grad.clone();
   }
+  if (grad.is_cuda() && !grad.requires_grad()) {
+    postponed_.push_back(i);
+    return place.nbytes();
+  }
   const bool copy = !was_made_in_place(i);
   if (copy && division_ == Division::kInSum) {
     place.copy_(grad.detach());
@@ -247,9 +256,33 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
   return copy ? place.nbytes() : 0;
 }
 
-double GradientBucket::factor(int ranks) {
+// Kernels for single gradients take longer to start than to run.
+void GradientBucket::copy_postponed(int ranks) {
+  std::vector<at::Tensor> from;
+  std::vector<at::Tensor> to;
+  for (const std::size_t i : postponed_) {
+    from.push_back(gradient(i));
+    to.push_back(places_[i]);
+  }
+  if (from.empty()) {
+    return;
+  }
+  at::_foreach_copy_(to, from);
+  if (division_ == Division::kBefore) {
+    at::_foreach_mul_(to, 1.0 / ranks);
+  }
+  if (mode_ == Mode::kViews) {
+    for (const std::size_t i : postponed_) {
+      gradient(i) = places_[i];
+    }
+  }
+  postponed_.clear();
+}
+
+std::optional<double> GradientBucket::factor(int ranks) {
+  copy_postponed(ranks);
   if (std::find(divided_.begin(), divided_.end(), true) == divided_.end()) {
-    return division_ == Division::kInSum ? 1.0 / ranks : 1;
+    return division_ == Division::kInSum ? std::optional(1.0 / ranks) : std::nullopt;
   }
   for (std::size_t i = 0; i < divided_.size(); ++i) {
     if (!divided_[i]) {
@@ -257,7 +290,7 @@ double GradientBucket::factor(int ranks) {
       divided_[i] = true;
     }
   }
-  return 1;
+  return std::nullopt;
 }
 
 void GradientBucket::put_sparse(std::size_t i, int ranks) {

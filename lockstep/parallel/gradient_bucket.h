@@ -6,6 +6,7 @@
 #include <c10/core/StorageImpl.h>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "lockstep/comm/lent_memory.h"
@@ -74,7 +75,8 @@ class GradientBucket {
   // a gradient that was made there. Throws UsageError if its dtype or layout is another.
   std::size_t put(std::size_t i, int ranks);
   // When all are put: what the sum is to multiply this rank's contents by.
-  [[nodiscard]] double factor(int ranks);
+  // Nothing if they are divided. On a GPU they are copied only now, all with one kernel.
+  [[nodiscard]] std::optional<double> factor(int ranks);
 
   // Makes the sum the gradient of the i-th parameter. Throws UsageError if `.grad` was exchanged
   // since put().
@@ -90,16 +92,18 @@ class GradientBucket {
   std::size_t move();
   void require_alike(std::size_t i) const;
   void put_sparse(std::size_t i, int ranks);
+  void copy_postponed(int ranks);
 
   std::vector<std::size_t> parameters_;
   std::vector<at::Tensor> tensors_;
   std::vector<std::vector<std::int64_t>> strides_;  // Of the places.
   std::vector<std::string> names_;
   std::vector<at::Tensor> places_;
-  std::vector<bool> put_;      // By place, in this step.
-  std::vector<bool> divided_;  // The same.
-  bool moved_ = false;         // In this step.
-  std::size_t holders_ = 0;    // Of the memory: the tensors in here.
+  std::vector<bool> put_;               // By place, in this step.
+  std::vector<bool> divided_;           // The same.
+  std::vector<std::size_t> postponed_;  // Put, but not yet copied.
+  bool moved_ = false;                  // In this step.
+  std::size_t holders_ = 0;             // Of the memory: the tensors in here.
   at::Tensor flat_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;  // What others kept, if they do.
   AllocateFlat allocate_;

@@ -1,5 +1,6 @@
 #include "lockstep/parallel/gradient_hooks.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -17,12 +18,17 @@ using torch::autograd::variable_list;
 // A shared or an intrusive pointer, by version of torch. A tensor holds its own only weakly.
 using Accumulator = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
 
+c10::Stream current_stream(const at::Tensor& tensor) {
+  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
+}
+
 }  // namespace
 
 struct GradientHooks::Hooked {
   at::Tensor tensor;
   std::string name;
   std::string type;  // When it was hooked.
+  c10::Stream stream;
   Accumulator accumulator;
   std::uintptr_t key = 0;
 };
@@ -30,14 +36,28 @@ struct GradientHooks::Hooked {
 GradientHooks::GradientHooks(const std::vector<Parameter>& parameters, Ready ready)
     : ready_(std::make_shared<const Ready>(std::move(ready))) {
   for (const auto& parameter : parameters) {
-    hooked_.push_back(
-        {.tensor = parameter.tensor, .name = parameter.name, .type = parameter.tensor.toString()});
+    hooked_.push_back({.tensor = parameter.tensor,
+                       .name = parameter.name,
+                       .type = parameter.tensor.toString(),
+                       .stream = current_stream(parameter.tensor)});
     hook(hooked_.size() - 1);
+  }
+}
+
+void GradientHooks::use_current_streams() {
+  for (std::size_t i = 0; i < hooked_.size(); ++i) {
+    auto& hooked = hooked_[i];
+    if (!hooked.tensor.is_cpu() && current_stream(hooked.tensor) != hooked.stream) {
+      hooked.accumulator->del_post_hook(hooked.key);
+      hooked.accumulator = nullptr;
+      hook(i);
+    }
   }
 }
 
 void GradientHooks::hook(std::size_t parameter) {
   auto& hooked = hooked_[parameter];
+  hooked.stream = current_stream(hooked.tensor);
   hooked.accumulator = torch::autograd::impl::grad_accumulator(hooked.tensor);
   hooked.key =
       hooked.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(

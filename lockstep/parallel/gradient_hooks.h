@@ -27,6 +27,10 @@ class GradientHooks {
   // device, where its hook does not run: hooks it there. Names a parameter that was moved for good,
   // and what it was and became; empty if there is none.
   [[nodiscard]] std::string follow();
+  // On a GPU autograd accumulates on the stream that was current when a parameter's accumulator was
+  // made, which the hooks keep alive. Makes anew those that were made on another stream than the
+  // current one: a stream that is captured may not be mixed with one that is not.
+  void use_current_streams();
 
   // The parameters, in ascending order, that no gradient can reach from these outputs.
   [[nodiscard]] std::vector<std::size_t> unreachable_from(

@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
+#include "lockstep/device/graph.h"
 #include "lockstep/parallel/plan_agreement.h"
 
 namespace lockstep::parallel {
@@ -79,20 +80,39 @@ std::vector<GradientInfo> Reducer::infos(const std::vector<std::size_t>& order) 
 
 void Reducer::before_forward() {
   const std::lock_guard lock(mutex_);
-  if (std::exchange(begun_, false)) {
-    expecting_ = false;
-    buckets_.end_backward();
-    failed_ = "an error ended its backward";
+  if (begun_) {
+    abandon_step();
+    failed_ = recorded_ ? "" : "an error ended its backward";
   }
   require_in_step();
   late_for_ = 0;
+  hooks_->use_current_streams();
   if (const auto lost = hooks_->follow(); !lost.empty()) {
     throw UsageError("parameter " + lost +
                      ": it was moved after the module was wrapped, so its gradients would no "
                      "longer be averaged; move the module before you wrap it, or wrap it again");
   }
+  recorded_ = device::Graph::recording() != nullptr;
+  if (recorded_ && !(planned_anew_ && usage_->is_recordable())) {
+    throw UsageError(usage_->is_recordable()
+                         ? "the step is recorded before the buckets are planned; run three steps "
+                           "eagerly before"
+                         : "a step with find_unused_parameters waits for the GPU, so it cannot be "
+                           "recorded; set static_graph if the same parameters are unused in every "
+                           "step");
+  }
   if (!planned_anew_ && usage_->order() != nullptr) {
     replan();
+  }
+}
+
+// Nothing of it is awaited any more.
+void Reducer::abandon_step() {
+  begun_ = false;
+  expecting_ = false;
+  buckets_.end_backward();
+  if (recorded_) {
+    communication_.finish();
   }
 }
 
@@ -113,10 +133,8 @@ void Reducer::in_step(Function&& function) {
     try {
       function();
     } catch (const std::exception& error) {
-      begun_ = false;
-      expecting_ = false;
-      failed_ = error.what();
-      buckets_.end_backward();
+      abandon_step();
+      failed_ = recorded_ ? "" : error.what();  // Of a recording nothing ran.
       throw;
     }
   });

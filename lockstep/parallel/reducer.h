@@ -39,6 +39,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // Before a forward with gradients. Once, after the first whole step, it plans the buckets anew,
   // with collectives. Throws UsageError if a step failed before: this rank may not go on. So it
   // does if a parameter was moved since, naming it: its gradients would not be averaged.
+  // In a step that is recorded as a graph it does not plan: it throws UsageError before that.
   void before_forward();
   // The next backward pass is to be synchronized; its forward made these outputs. When it returns,
   // every `.grad` is the average. It throws UsageError, naming the parameters, if some got no
@@ -65,6 +66,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void write_back();
   void require_in_step() const;
   [[noreturn]] void reject_late(std::size_t parameter) const;
+  void abandon_step();
   template <class Function>
   void in_step(Function&& function);
   [[noreturn]] void reject_unfinished() const;
@@ -87,8 +89,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   // Of the step that runs.
   bool expecting_ = false;
-  bool begun_ = false;  // A gradient was ready.
-  int backward_ = -1;   // The pass whose end is awaited.
+  bool begun_ = false;     // A gradient was ready.
+  bool recorded_ = false;  // As a graph: nothing of it runs, so it can fail and be done again.
+  int backward_ = -1;      // The pass whose end is awaited.
   std::vector<bool> ready_;
   std::vector<std::size_t> pending_;  // Gradients that each bucket waits for.
   std::size_t next_ = 0;              // Buckets are started in order.

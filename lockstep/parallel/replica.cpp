@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/graph.h"
 #include "lockstep/parallel/backward_sink.h"
 #include "lockstep/parallel/reducer.h"
 #include "lockstep/parallel/same_model.h"
@@ -40,7 +41,7 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options, co
       .usage = usage_of(options),
       .buckets = {.mode = options.gradient_as_bucket_view ? Mode::kViews : Mode::kSeparate,
                   .allocate_in_buckets = options.allocate_in_buckets}};
-  if (group.size() == 1) {
+  if (group.size() == 1 && !options.reduce_alone) {
     chosen.buckets.mode = Mode::kStay;
   }
   if (!options.bucket_cap_mb_list.empty()) {
@@ -160,11 +161,16 @@ void Replica::broadcast(const std::vector<at::Tensor>& tensors) const {
 void Replica::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   if (with_gradients) {
+    graph_ = device::Graph::recording();
     guard_.enter(Phase::kForward, stats_.steps + 1);
   }
   guard_.run([&] {
     if (with_gradients) {
       require_known_parameters();
+      if (graph_ != nullptr && check_.is_on()) {
+        reject(
+            "check_replicas_every waits for the GPU, so the step cannot be recorded; set it to 0");
+      }
       reducer_->before_forward();
       if (*synchronizing_) {
         check_.begin_step(stats_.steps + 1, reducer_->parameters());
@@ -209,19 +215,31 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
 }
 
 void Replica::finish_step(const CommunicationTimes& times) {
+  if (graph_ != nullptr) {  // A step is what runs, in replays.
+    graph_->after_replay([this, weak = std::weak_ptr(reducer_)] {
+      if (weak.lock()) {
+        count_step();
+      }
+    });
+    return;
+  }
   const auto now = Clock::now();
   const auto seconds = [](auto duration) {
     return std::chrono::duration<double>(duration).count();
   };
-  ++stats_.steps;
   stats_.forward_seconds += seconds(forward_done_ - forward_begun_);
   stats_.backward_seconds += seconds(now - forward_done_);
   stats_.communication_seconds += times.running.count();
   stats_.waiting_seconds += times.waiting.count();
   stats_.copied = times.copied;
   stats_.moved += times.moved;
-  guard_.enter(Phase::kBetweenSteps, stats_.steps);
+  count_step();
   check_.end_step(reducer_->parameters());
+}
+
+void Replica::count_step() {
+  ++stats_.steps;
+  guard_.enter(Phase::kBetweenSteps, stats_.steps);
 }
 
 DistributedDataParallelStats Replica::stats() const {

@@ -19,6 +19,9 @@
 namespace torch::nn {
 class Module;
 }
+namespace lockstep::device {
+class Graph;
+}
 
 namespace lockstep {
 
@@ -49,6 +52,9 @@ struct DistributedDataParallelOptions {
   bool init_sync = true;
   // Names of parameters and buffers that are left alone.
   std::set<std::string> parameters_to_ignore;
+  // Sums gradients in a group of one rank, too, where nothing is to be summed: to measure what the
+  // reduction costs where there is one GPU.
+  bool reduce_alone = false;
   // Compares the replicas' parameters in every so many steps; 0: never.
   std::uint64_t check_replicas_every = 0;
 };
@@ -90,6 +96,7 @@ class Replica {
   void require_known_parameters() const;
   void broadcast(const std::vector<at::Tensor>& tensors) const;
   void finish_step(const CommunicationTimes& times);
+  void count_step();
 
   const torch::nn::Module& module_;
   Group group_;
@@ -102,6 +109,7 @@ class Replica {
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
   StepGuard guard_;
   ReplicaCheck check_;
+  device::Graph* graph_ = nullptr;  // That the step which runs is recorded as.
   DistributedDataParallelStats stats_;
   Clock::time_point forward_begun_;
   Clock::time_point forward_done_;

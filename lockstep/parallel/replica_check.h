@@ -18,6 +18,8 @@ class ReplicaCheck {
   // Looks at the parameters in every `every`-th step; 0: never.
   ReplicaCheck(const Group& group, std::string key, std::uint64_t every);
 
+  [[nodiscard]] bool is_on() const { return every_ > 0; }
+
   // At the begin of a step: leaves this rank's fingerprints for the others, if it is time.
   void begin_step(std::uint64_t step, const std::vector<Parameter>& parameters);
   // After a collective of the same step, before which every rank has left its own. Throws

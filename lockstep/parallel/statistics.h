@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// Since the module was wrapped. Times are the host's: on a GPU, of starting the work.
+// Since the module was wrapped. Times are the host's: on a GPU, of starting the work; replays of a
+// recorded step count as steps, but take none.
 struct DistributedDataParallelStats {
   std::uint64_t steps = 0;           // Synchronized ones.
   std::size_t buckets = 0;           // As they are now.

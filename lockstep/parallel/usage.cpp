@@ -31,6 +31,7 @@ class AllTakePart : public Usage {
   const std::vector<std::size_t>* order() const override {
     return order_.size() == parameters_ ? &order_ : nullptr;
   }
+  bool is_recordable() const override { return true; }
   bool needs_sink() const override { return false; }
   const char* advice() const override {
     return "use all outputs of forward in the loss, or set find_unused_parameters (or static_graph "
@@ -71,6 +72,7 @@ class FindUnused : public Usage {
     map_.clear();
   }
   const std::vector<std::size_t>* order() const override { return nullptr; }
+  bool is_recordable() const override { return false; }
   bool needs_sink() const override { return true; }
   const char* advice() const override {
     return "forward's outputs lead to them, but the loss did not reach them; use all outputs in "
@@ -145,6 +147,7 @@ class StaticGraph : public Usage {
   const std::vector<std::size_t>* order() const override {
     return order_.size() == parameters_.size() ? &order_ : nullptr;
   }
+  bool is_recordable() const override { return learned_; }
   bool needs_sink() const override { return !learned_; }
   const char* advice() const override {
     return "they got one in the first step: the graph is not static; do not set static_graph";

@@ -50,6 +50,8 @@ class Usage {
   // The order in which gradients became complete, once a whole step has shown it; by it, buckets
   // can be planned anew.
   [[nodiscard]] virtual const std::vector<std::size_t>* order() const = 0;
+  // Whether a step can be recorded as a CUDA graph: nothing in it waits for the GPU.
+  [[nodiscard]] virtual bool is_recordable() const = 0;
   // Whether outputs have to tell where a backward pass begins, and to pass undefined gradients on.
   [[nodiscard]] virtual bool needs_sink() const = 0;
   // The advice in the error about parameters without a gradient.

@@ -1,0 +1,172 @@
+// Whole training steps, with DistributedDataParallel, as CUDA graphs: a real NCCL group of one
+// rank.
+#include <ATen/Context.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/functional.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include <cstdlib>
+
+#include "lockstep/device/graphed_step.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/comm/ranks.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kSteps = 9;
+constexpr int kOddStep = 6;  // Has a smaller batch.
+
+torch::nn::Sequential small_net() {
+  torch::manual_seed(0);
+  torch::nn::Sequential net(torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 8, 3).padding(1)),
+                            torch::nn::BatchNorm2d(8), torch::nn::ReLU(),
+                            torch::nn::Functional([](const at::Tensor& x) { return x.flatten(1); }),
+                            torch::nn::Dropout(0.5), torch::nn::Linear(8 * 8 * 8, 10));
+  net->to(at::kCUDA);
+  return net;
+}
+
+// Where the function does what cannot be recorded.
+enum class Fault { kNone, kForward, kBackward, kEnd };
+
+struct Settings {
+  bool graphed = true;
+  DistributedDataParallelOptions ddp;
+  Fault fault = Fault::kNone;
+};
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<at::Tensor> state;
+  bool recorded = false;
+  std::string why_eager;
+  std::uint64_t steps = 0;
+};
+
+Trained train(const Group& world, const Settings& settings) {
+  auto net = small_net();
+  DistributedDataParallel ddp(net, world, settings.ddp);
+  torch::optim::SGD optimizer(ddp.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));
+  const auto wait_for_gpu = [&](const at::Tensor& any, Fault here) {
+    if (settings.fault == here) {
+      any.sum().item<double>();
+    }
+  };
+  // The last gradient of a backward: others are in their buckets then.
+  net->parameters().front().register_hook(
+      [&](const at::Tensor& grad) { wait_for_gpu(grad, Fault::kBackward); });
+  GraphedStep step(
+      [&](const at::Tensor& images, const at::Tensor& labels) {
+        optimizer.zero_grad();
+        wait_for_gpu(images, Fault::kForward);
+        auto loss = at::cross_entropy_loss(ddp(images), labels);
+        loss.backward();
+        optimizer.step();
+        wait_for_gpu(loss, Fault::kEnd);
+        return loss;
+      },
+      {.record = settings.graphed});
+  torch::manual_seed(1);
+  Trained found;
+  for (int i = 0; i < kSteps; ++i) {
+    const std::int64_t rows = i == kOddStep ? 5 : 16;
+    const auto images = at::randn({rows, 3, 8, 8}, at::kCUDA);
+    const auto labels = at::randint(10, {rows}, at::TensorOptions(at::kCUDA).dtype(at::kLong));
+    found.losses.push_back(step(images, labels).item<double>());
+  }
+  found.recorded = step.is_recorded();
+  found.why_eager = step.why_eager();
+  found.steps = ddp.stats().steps;
+  for (const auto& tensors : {net->parameters(), net->buffers()}) {
+    for (const auto& tensor : tensors) {
+      found.state.push_back(tensor.detach().cpu());
+    }
+  }
+  return found;
+}
+
+void expect_same_bits(const Trained& found, const Trained& expected) {
+  EXPECT_EQ(found.losses, expected.losses);
+  EXPECT_EQ(found.steps, kSteps);
+  ASSERT_EQ(found.state.size(), expected.state.size());
+  for (std::size_t i = 0; i < found.state.size(); ++i) {
+    EXPECT_TRUE(found.state[i].equal(expected.state[i])) << "tensor " << i;
+  }
+}
+
+void on_a_deterministic_gpu(const std::function<void(Group&)>& body) {
+  testing::run_ranks(
+      1,
+      [&](Group& world) {
+        ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/1);
+        at::globalContext().setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
+        at::globalContext().setBenchmarkCuDNN(false);
+        body(world);
+      },
+      "cpu:shm,cuda:nccl");
+}
+
+// With dropout, and a batch of another shape in the middle.
+TEST(GraphedDdp, TrainsBitForBitAsEagerly) {
+  on_a_deterministic_gpu([](Group& world) {
+    for (const bool reduce : {false, true}) {
+      for (const bool views : {true, false}) {
+        const DistributedDataParallelOptions options{.gradient_as_bucket_view = views,
+                                                     .reduce_alone = reduce};
+        const auto eager = train(world, {.graphed = false, .ddp = options});
+        const auto graphed = train(world, {.ddp = options});
+        EXPECT_FALSE(eager.recorded);
+        EXPECT_TRUE(graphed.recorded) << graphed.why_eager;
+        expect_same_bits(graphed, eager);
+      }
+    }
+  });
+}
+
+TEST(GraphedDdp, AStaticGraphIsRecorded) {
+  on_a_deterministic_gpu([](Group& world) {
+    const DistributedDataParallelOptions options{.static_graph = true, .reduce_alone = true};
+    const auto graphed = train(world, {.ddp = options});
+    EXPECT_TRUE(graphed.recorded) << graphed.why_eager;
+    expect_same_bits(graphed, train(world, {.graphed = false, .ddp = options}));
+  });
+}
+
+TEST(GraphedDdp, AFailedRecordingDoesNotDisturbTraining) {
+  on_a_deterministic_gpu([](Group& world) {
+    const DistributedDataParallelOptions options{.reduce_alone = true};
+    const auto eager = train(world, {.graphed = false, .ddp = options});
+    for (const Fault fault : {Fault::kForward, Fault::kBackward, Fault::kEnd}) {
+      const auto found = train(world, {.ddp = options, .fault = fault});
+      EXPECT_FALSE(found.recorded);
+      EXPECT_THAT(found.why_eager, HasSubstr("captur"));
+      expect_same_bits(found, eager);
+    }
+  });
+}
+
+TEST(GraphedDdp, SaysWhichOptionCannotBeRecorded) {
+  on_a_deterministic_gpu([](Group& world) {
+    const DistributedDataParallelOptions options{.find_unused_parameters = true};
+    const auto found = train(world, {.ddp = options});
+    EXPECT_FALSE(found.recorded);
+    EXPECT_THAT(found.why_eager, HasSubstr("find_unused_parameters"));
+    expect_same_bits(found, train(world, {.graphed = false, .ddp = options}));
+  });
+}
+
+}  // namespace
+}  // namespace lockstep
