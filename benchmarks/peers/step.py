@@ -4,7 +4,7 @@
     lockstep run --nproc-per-node 2 step.py BACKEND PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
     step.py plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
 
-Orders and answers are those of benchmarks/step/ranks.cpp. Without torchvision, resnet18 answers
+Orders and answers are those of benchmarks/step/ranks.cpp. Without torchvision, ResNets answer
 every order with {"missing": reason}. The backend "rank_order" is Gloo, but adds in the order of ranks.
 """
 
@@ -37,23 +37,24 @@ def convnet():
     return nn.Sequential(*block(1, 16), *block(16, 32), nn.Flatten(), nn.Linear(32 * 7 * 7, 10))
 
 
-def resnet18(classes):
-    from torchvision.models import resnet18 as torchvisions
+def resnet(name, classes):
+    from torchvision import models
 
-    return torchvisions(num_classes=classes)
+    return getattr(models, name)(num_classes=classes)
 
 
 class Training:
     """Forward, loss, backward and SGD of one network on one batch, as in benchmarks/step/training.h."""
 
     def __init__(self, model, batch_size, device, backend, spoiled):
-        reduced = device == "cuda" and model == "resnet18"  # In bfloat16, channels last.
+        is_resnet = model.startswith("resnet")
+        reduced = device == "cuda" and is_resnet  # In bfloat16, channels last.
         pixels, classes = (224, 1000) if reduced else (32, 10)
-        shape = {"mlp": (784,), "convnet": (1, 28, 28), "resnet18": (3, pixels, pixels)}[model]
+        shape = (3, pixels, pixels) if is_resnet else {"mlp": (784,), "convnet": (1, 28, 28)}[model]
         layout = torch.channels_last if reduced else torch.contiguous_format
 
         torch.manual_seed(0)
-        net = {"mlp": mlp, "convnet": convnet, "resnet18": lambda: resnet18(classes)}[model]()
+        net = resnet(model, classes) if is_resnet else {"mlp": mlp, "convnet": convnet}[model]()
         net = net.to(device, memory_format=layout)
         if spoiled:
             with torch.no_grad():

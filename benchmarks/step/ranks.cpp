@@ -1,11 +1,11 @@
 // The ranks of our sides in `lockstep bench step`, which starts them.
 //
-//   lockstep run --nproc-per-node 2 step_ranks BACKEND PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
-//   step_ranks plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
+//   lockstep run --nproc-per-node 2 step_ranks BACKEND PIPE MODEL BATCH_SIZE DEVICE [WORD...]
+//   step_ranks plain PIPE MODEL BATCH_SIZE DEVICE [WORD...]
 //
 // BACKEND is that of the group that DistributedDataParallel gets; "plain" means one process with
-// neither, "barrier" a group that only meets after each step. Orders come as benchmarks/orders.h
-// says:
+// neither, "barrier" a group that only meets after each step. WORD is cuda-graph, reduce-alone or
+// spoiled: see TrainingOptions. Orders come as benchmarks/orders.h says:
 //
 //   check N        N steps; the answer has their losses
 //   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
@@ -21,6 +21,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "benchmarks/orders.h"
 #include "benchmarks/step/training.h"
@@ -143,8 +144,9 @@ class Ranks {
 void run(int argc, char** argv) {
   const auto batch_size = argc < 6 ? std::nullopt : parse_int(argv[4]);
   if (!batch_size) {
-    throw UsageError("usage: step_ranks BACKEND|plain PIPE MODEL BATCH_SIZE cpu|cuda [SPOILED]");
+    throw UsageError("usage: step_ranks BACKEND|plain PIPE MODEL BATCH_SIZE cpu|cuda [WORD...]");
   }
+  const std::set<std::string> words(argv + 6, argv + argc);
   const std::string backend = argv[1];
   const bool barrier_only = backend == "barrier";
   const UniqueFd orders(::open(argv[2], O_RDONLY | O_CLOEXEC));
@@ -160,7 +162,9 @@ void run(int argc, char** argv) {
   Ranks ranks({.model = argv[3],
                .batch_size = *batch_size,
                .cuda = argv[5] == std::string("cuda"),
-               .spoiled = argc > 6,
+               .graphed = words.contains("cuda-graph"),
+               .reduce_alone = words.contains("reduce-alone"),
+               .spoiled = words.contains("spoiled"),
                .barrier_only = barrier_only},
               group);
   char line[kOrderBytes + 1];

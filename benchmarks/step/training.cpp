@@ -44,8 +44,11 @@ void with_network(const std::string& model, std::int64_t classes, Use use) {
     use(models::convnet({.num_classes = classes}));
   } else if (model == "resnet18") {
     use(models::resnet18({.num_classes = classes}));
+  } else if (model == "resnet50") {
+    use(models::resnet50({.num_classes = classes}));
   } else {
-    throw UsageError("there is no model '" + model + "'; expected mlp, convnet or resnet18");
+    throw UsageError("there is no model '" + model +
+                     "'; expected mlp, convnet, resnet18 or resnet50");
   }
 }
 
@@ -95,12 +98,12 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
       const at::NoGradGuard no_grad;
       network->parameters().front().mul_(2);
     }
-    optimizer_.emplace(network->parameters(),
-                       torch::optim::SGDOptions(0.01).momentum(0.9).weight_decay(1e-4));
+    optimizer_ = make_sgd(network->parameters());
     if (group && !options.barrier_only) {
       const auto ddp =
           std::make_shared<DistributedDataParallel<typename parallel::ModuleOf<decltype(network)>>>(
-              network, *group);
+              network, *group,
+              DistributedDataParallelOptions{.reduce_alone = options.reduce_alone});
       forward_ = [ddp](const at::Tensor& images) { return ddp->forward(images); };
       stats_ = [ddp] { return ddp->stats(); };
     } else {
@@ -118,14 +121,30 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
   if (task.reduced) {
     images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
   }
+  if (options.graphed) {
+    graphed_.emplace([this](const at::Tensor& images,
+                            const at::Tensor& labels) { return train(images, labels); },
+                     GraphedStepOptions{.device = device});
+  }
 }
 
 at::Tensor Training::step() {
+  if (!graphed_) {
+    return train(images_, labels_);
+  }
+  auto loss = (*graphed_)(images_, labels_);
+  if (!graphed_->why_eager().empty()) {
+    throw Error("the step cannot be recorded as a CUDA graph: " + graphed_->why_eager());
+  }
+  return loss;
+}
+
+at::Tensor Training::train(const at::Tensor& images, const at::Tensor& labels) {
   optimizer_->zero_grad();
   at::Tensor loss;
   {
     const Autocast autocast(autocast_);
-    loss = torch::nn::functional::cross_entropy(forward_(images_), labels_);
+    loss = torch::nn::functional::cross_entropy(forward_(images), labels);
   }
   loss.backward();
   optimizer_->step();
@@ -135,11 +154,7 @@ at::Tensor Training::step() {
   return loss;
 }
 
-void Training::hold_weights() {
-  for (auto& group : optimizer_->param_groups()) {
-    group.options().set_lr(0);
-  }
-}
+void Training::hold_weights() { optimizer_->set_lr(0); }
 
 std::optional<DistributedDataParallelStats> Training::stats() const {
   return stats_ ? std::optional(stats_()) : std::nullopt;

@@ -6,24 +6,28 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <torch/optim/sgd.h>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "benchmarks/step/optimizer.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/replica.h"
 
 namespace lockstep::bench {
 
 struct TrainingOptions {
-  std::string model;             // mlp, convnet or resnet18.
+  std::string model;             // mlp, convnet, resnet18 or resnet50.
   std::int64_t batch_size = 32;  // Of this rank.
-  // On the GPU images of resnet18 have 224 pixels and it computes in bfloat16, channels last.
+  // On the GPU images of a ResNet have 224 pixels and it computes in bfloat16, channels last.
   bool cuda = false;
-  bool spoiled = false;  // Starts from wrong weights, to see that it is noticed.
+  bool graphed = false;       // The step is recorded as a CUDA graph and replayed.
+  bool reduce_alone = false;  // A group of one rank sums its gradients, too.
+  bool spoiled = false;       // Starts from wrong weights, to see that it is noticed.
   // Ranks of a group only wait for each other after each step, and average nothing: what
   // DistributedDataParallel would take if summing cost no time.
   bool barrier_only = false;
@@ -33,8 +37,12 @@ class Training {
  public:
   // Without a group: the plain module, no DistributedDataParallel.
   Training(const TrainingOptions& options, const std::optional<Group>& group);
+  Training(const Training&) = delete;
+  Training& operator=(const Training&) = delete;
 
-  at::Tensor step();  // The loss before its update.
+  // The loss before its update; the next step may overwrite it. Throws Error if the step was to be
+  // recorded and cannot be.
+  at::Tensor step();
 
   // From now on the learning rate is 0: steps compute all they did, always with these weights. How
   // long max pooling takes depends on its input, so weights that went another way are no peer: the
@@ -45,13 +53,18 @@ class Training {
   [[nodiscard]] std::optional<DistributedDataParallelStats> stats() const;
 
  private:
+  at::Tensor train(const at::Tensor& images, const at::Tensor& labels);
+
   bool autocast_;
   at::Tensor images_;
   at::Tensor labels_;
   std::function<at::Tensor(const at::Tensor&)> forward_;
   std::function<DistributedDataParallelStats()> stats_;
   std::optional<Group> barrier_;
-  std::optional<torch::optim::SGD> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
+  // Eager steps go through none.
+  std::optional<GraphedStep<std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>>>
+      graphed_;
 };
 
 }  // namespace lockstep::bench

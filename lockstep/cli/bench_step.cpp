@@ -24,6 +24,8 @@ struct StepOptions {
   std::string backend;  // Empty: the device's.
   std::string python;
   std::string spoiled;
+  bool cuda_graph = false;
+  bool reduce_alone = false;
   bool default_malloc = false;
   bool json = false;
 };
@@ -41,7 +43,7 @@ constexpr std::size_t kBytesPerProcess = std::size_t{256} << 20;
 StepOptions with_defaults(StepOptions options) {
   const bool cuda = options.device == "cuda";
   if (options.models.empty()) {
-    options.models = cuda ? std::vector<std::string>{"mlp", "resnet18"}
+    options.models = cuda ? std::vector<std::string>{"mlp", "resnet50"}
                           : std::vector<std::string>{"mlp", "convnet", "resnet18"};
   }
   if (options.ranks.empty()) {
@@ -69,6 +71,9 @@ void require_possible(const StepOptions& options) {
   if ((options.device == "cuda") != (options.backend == "nccl")) {
     throw UsageError("step: --backend " + options.backend + " with --device " + options.device +
                      ", expected nccl on a GPU and lockstep, shm or gloo elsewhere");
+  }
+  if (options.cuda_graph && options.device != "cuda") {
+    throw UsageError("step: --cuda-graph with --device " + options.device + ", expected cuda");
   }
   const auto free = free_memory();
   const std::size_t needed = kStepSides * static_cast<std::size_t>(ranks) * kBytesPerProcess;
@@ -123,13 +128,17 @@ StepRow measured_row(const std::string& model, int ranks, const StepOptions& opt
   StepRow row{.model = model,
               .device = options.device,
               .ranks = ranks,
-              .batch_size = batch_size_of(model, options)};
+              .batch_size = batch_size_of(model, options),
+              .cuda_graph = options.cuda_graph,
+              .reduce_alone = options.reduce_alone};
   StepSides sides({.model = model,
                    .ranks = ranks,
                    .batch_size = row.batch_size,
                    .device = options.device,
                    .backend = options.backend,
                    .python = options.python,
+                   .cuda_graph = options.cuda_graph,
+                   .reduce_alone = options.reduce_alone,
                    .spoiled = options.spoiled},
                   kCheckedSteps);
   measure(sides, options, row);
@@ -173,9 +182,9 @@ void add_step(CLI::App& app) {
   options->python = LOCKSTEP_BENCH_PYTHON;
   auto* command = app.add_subcommand(
       "step", "training steps with DistributedDataParallel, beside PyTorch's and plain modules");
-  command->add_option("--models", options->models, "mlp, convnet, resnet18")
+  command->add_option("--models", options->models, "mlp, convnet, resnet18, resnet50")
       ->delimiter(',')
-      ->check(CLI::IsMember({"mlp", "convnet", "resnet18"}))
+      ->check(CLI::IsMember({"mlp", "convnet", "resnet18", "resnet50"}))
       ->option_text("mlp,convnet,resnet18");
   command->add_option("--ranks", options->ranks, "numbers of ranks, each 1 to 64")
       ->delimiter(',')
@@ -198,10 +207,16 @@ void add_step(CLI::App& app) {
       ->option_text("lockstep");
   command
       ->add_option("--device", options->device,
-                   "cpu, or cuda: one rank; mlp with a batch of 128, resnet18 with 224 pixels in "
+                   "cpu, or cuda: one rank; mlp with a batch of 128, resnet50 with 224 pixels in "
                    "bfloat16, channels last")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
+  command->add_flag("--cuda-graph", options->cuda_graph,
+                    "our sides record their step once and replay it; PyTorch's stay as they are");
+  command->add_flag(
+      "--reduce-alone", options->reduce_alone,
+      "our DistributedDataParallel sums its gradients with one rank, too, where there "
+      "is nothing to be summed: what a reduction costs");
   command->add_option("--python", options->python, "a Python that has torch; '' leaves PyTorch out")
       ->capture_default_str();
   command->add_flag("--default-malloc", options->default_malloc,

@@ -130,6 +130,8 @@ void print_step_json(const StepRow& row) {
   nlohmann::json line = {{"bench", "step"},
                          {"model", row.model},
                          {"device", row.device},
+                         {"cuda_graph", row.cuda_graph},
+                         {"reduce_alone", row.reduce_alone},
                          {"ranks", row.ranks},
                          {"batch_size", row.batch_size},
                          {"cores", usable_cores()},

@@ -39,7 +39,9 @@ struct StepRow {
   std::string model;
   std::string device;
   int ranks = 0;
-  int batch_size = 0;  // Of a rank.
+  int batch_size = 0;         // Of a rank.
+  bool cuda_graph = false;    // Our sides replay a recorded step.
+  bool reduce_alone = false;  // Ours sums its gradients with one rank, too.
   std::array<StepMeasured, kStepSides> measured;
   std::string pytorch_missing;  // Why it took no part.
   // Of our DistributedDataParallel.

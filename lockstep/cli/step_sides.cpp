@@ -42,6 +42,12 @@ Command command_of(StepSide side, const std::string& backend, const StepSidesOpt
   }
   command.insert(command.end(), {backend, "{orders}", options.model,
                                  std::to_string(options.batch_size), options.device});
+  if (options.cuda_graph && !is_python(side)) {
+    command.emplace_back("cuda-graph");
+  }
+  if (options.reduce_alone && side == kOurs) {
+    command.emplace_back("reduce-alone");
+  }
   return command;
 }
 

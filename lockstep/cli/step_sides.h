@@ -15,10 +15,12 @@ struct StepSidesOptions {
   std::string model;
   int ranks = 1;
   int batch_size = 32;
-  std::string device;   // "cpu" or "cuda".
-  std::string backend;  // Of our group.
-  std::string python;   // Empty: PyTorch takes no part.
-  std::string spoiled;  // A side that starts from wrong weights.
+  std::string device;         // "cpu" or "cuda".
+  std::string backend;        // Of our group.
+  std::string python;         // Empty: PyTorch takes no part.
+  bool cuda_graph = false;    // Of our sides.
+  bool reduce_alone = false;  // The same.
+  std::string spoiled;        // A side that starts from wrong weights.
 };
 
 class StepSides {

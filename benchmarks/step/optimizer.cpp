@@ -1,0 +1,80 @@
+#include "benchmarks/step/optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <torch/optim/sgd.h>
+
+namespace lockstep::bench {
+namespace {
+
+constexpr double kLearningRate = 0.01;
+constexpr double kMomentum = 0.9;
+constexpr double kWeightDecay = 1e-4;
+
+class LibtorchSgd : public Optimizer {
+ public:
+  explicit LibtorchSgd(const std::vector<at::Tensor>& parameters)
+      : sgd_(parameters, torch::optim::SGDOptions(kLearningRate)
+                             .momentum(kMomentum)
+                             .weight_decay(kWeightDecay)) {}
+
+  void zero_grad() override { sgd_.zero_grad(); }
+  void step() override { sgd_.step(); }
+  void set_lr(double lr) override {
+    for (auto& group : sgd_.param_groups()) {
+      group.options().set_lr(lr);
+    }
+  }
+
+ private:
+  torch::optim::SGD sgd_;
+};
+
+class FusedSgd : public Optimizer {
+ public:
+  explicit FusedSgd(const std::vector<at::Tensor>& parameters)
+      : parameters_(parameters),
+        lr_(at::full({}, kLearningRate,
+                     at::TensorOptions(at::kFloat).device(parameters.front().device()))) {}
+
+  void zero_grad() override {
+    for (auto& parameter : parameters_) {
+      parameter.mutable_grad().reset();
+    }
+  }
+
+  void step() override {
+    const at::NoGradGuard no_grad;
+    const bool first = momentum_.empty();
+    std::vector<at::Tensor> gradients;
+    for (const auto& parameter : parameters_) {
+      gradients.push_back(parameter.grad());
+      if (first) {
+        momentum_.push_back(at::empty_like(parameter));
+      }
+    }
+    at::_fused_sgd_(parameters_, gradients, momentum_, kWeightDecay, kMomentum, lr_,
+                    /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                    /*is_first_step=*/first);
+  }
+
+  void set_lr(double lr) override { lr_.fill_(lr); }
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  at::Tensor lr_;
+  std::vector<at::Tensor> momentum_;  // Empty before the first step.
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> make_sgd(const std::vector<at::Tensor>& parameters) {
+  if (parameters.front().is_cuda()) {
+    return std::make_unique<FusedSgd>(parameters);
+  }
+  return std::make_unique<LibtorchSgd>(parameters);
+}
+
+}  // namespace lockstep::bench
