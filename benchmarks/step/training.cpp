@@ -132,7 +132,9 @@ at::Tensor Training::step() {
   if (!graphed_) {
     return train(images_, labels_);
   }
-  auto loss = (*graphed_)(images_, labels_);
+  // The batch stays in memory, so it stays where the graph reads it.
+  const auto inputs = graphed_->inputs();
+  auto loss = inputs.empty() ? (*graphed_)(images_, labels_) : (*graphed_)(inputs[0], inputs[1]);
   if (!graphed_->why_eager().empty()) {
     throw Error("the step cannot be recorded as a CUDA graph: " + graphed_->why_eager());
   }

@@ -1,49 +1,15 @@
 #include "lockstep/device/graphed_step.h"
 
 #include <ATen/ops/empty_like.h>
-#include <c10/core/Event.h>
-#include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/stream.h"
 
 namespace lockstep::device {
 namespace {
-
-c10::Stream current_stream(at::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-void make_wait(const c10::Stream& waiting, const c10::Stream& other) {
-  c10::Event event(waiting.device_type());
-  event.record(other);
-  event.block(waiting);
-}
-
-// While it lives, work goes to another stream, as if it were the current one: after what the
-// current one was given, and before what it is given next.
-class OnStream {
- public:
-  explicit OnStream(const c10::Stream& stream)
-      : outer_(current_stream(stream.device())), inner_(stream), guard_(stream) {
-    make_wait(inner_, outer_);
-  }
-  OnStream(const OnStream&) = delete;
-  OnStream& operator=(const OnStream&) = delete;
-  ~OnStream() {
-    try {
-      make_wait(outer_, inner_);
-    } catch (const std::exception&) {  // The GPU is lost: the next call on it says so.
-    }
-  }
-
- private:
-  c10::Stream outer_;
-  c10::Stream inner_;
-  c10::StreamGuard guard_;
-};
 
 bool alike(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& others) {
   return std::equal(some.begin(), some.end(), others.begin(), others.end(),
@@ -75,11 +41,10 @@ StepRecorder::StepRecorder(const GraphedStepOptions& options) : options_(options
                      "; choose the CPU");
   }
   if (options.device.is_cuda()) {
-    const c10::impl::VirtualGuardImpl gpu(at::kCUDA);
     if (!options.device.has_index()) {
-      options_.device = gpu.getDevice();
+      options_.device = c10::impl::VirtualGuardImpl(at::kCUDA).getDevice();
     }
-    stream_ = gpu.getStreamFromGlobalPool(options_.device);
+    stream_ = side_stream(options_.device);
   }
 }
 

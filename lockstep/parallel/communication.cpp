@@ -1,10 +1,13 @@
 #include "lockstep/parallel/communication.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/core/StreamGuard.h>
 
 #include <algorithm>
 #include <bit>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "lockstep/device/stream.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -41,6 +44,16 @@ bool Communication::multiplies(const at::Tensor& like) const {
          group_.backend(at::kCPU)->getBackendName() == "shm";
 }
 
+// After what the current stream was given.
+const c10::Stream& Communication::filling_stream(c10::Device device) {
+  auto found = streams_.find(device);
+  if (found == streams_.end()) {
+    found = streams_.emplace(device, device::side_stream(device)).first;
+  }
+  device::make_wait(found->second, device::current_stream(device));
+  return found->second;
+}
+
 void Communication::start(GradientBucket& bucket) {
   const auto& contents = bucket.contents();
   if (!contents.defined()) {
@@ -49,9 +62,15 @@ void Communication::start(GradientBucket& bucket) {
   }
   const auto backend = group_.backend(contents.device().type());
   std::vector<at::Tensor> tensors{contents};
-  Started started{.work = nullptr, .contents = contents, .at = Clock::now(), .done = nullptr};
+  Started started{
+      .work = nullptr, .contents = contents, .copied = {}, .at = Clock::now(), .done = nullptr};
+  c10::OptionalStreamGuard on_stream;
+  if (contents.is_cuda()) {
+    on_stream.reset_stream(filling_stream(contents.device()));
+  }
   c10d::AllreduceOptions options;
   options.reduceOp = sum_times(bucket.factor(ranks()));
+  started.copied = bucket.take_copied();
   started.work = backend->allreduce(tensors, options);
   if (contents.device().is_cpu() && backend->getBackendName() == "gloo") {
     started.done = std::make_shared<std::atomic<Clock::time_point>>();

@@ -1,12 +1,14 @@
 // Sums buckets over the ranks while backward goes on, and measures what that takes.
 #pragma once
 
+#include <c10/core/Stream.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <atomic>
 #include <chrono>
 #include <memory>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <unordered_map>
 #include <vector>
 
 #include "lockstep/comm/group.h"
@@ -30,8 +32,9 @@ class Communication {
   // result as multiplying them before.
   [[nodiscard]] bool multiplies(const at::Tensor& like) const;
 
-  // Starts to sum the next bucket of this step, if it has contents: they are full. On a GPU that is
-  // ordered after what the current stream does now, and runs on a stream of the backend's.
+  // Starts to sum the next bucket of this step, if it has contents, when all its gradients are put.
+  // On a GPU that is ordered after what the current stream does now; filling the bucket runs on a
+  // stream of its own, the sum on one of the backend's, so backward need not wait for either.
   void start(GradientBucket& bucket);
   // Waits for the i-th that was started. On a GPU the current stream waits, the host does not.
   // Throws what the backend throws.
@@ -44,13 +47,16 @@ class Communication {
   struct Started {
     c10::intrusive_ptr<c10d::Work> work;
     at::Tensor contents;
+    std::vector<at::Tensor> copied;  // What another stream may still read.
     Clock::time_point at;
     std::shared_ptr<std::atomic<Clock::time_point>>
         done;  // Where the work does not measure itself.
   };
+  [[nodiscard]] const c10::Stream& filling_stream(c10::Device device);
   [[nodiscard]] Seconds running_time() const;
 
   Group group_;
+  std::unordered_map<c10::Device, c10::Stream> streams_;  // Where buckets are filled, by GPU.
   std::vector<Started> started_;
   Seconds waiting_{0};
 };

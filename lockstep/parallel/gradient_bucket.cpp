@@ -93,6 +93,7 @@ void GradientBucket::make_places(const AllocateFlat& allocate) {
 void GradientBucket::begin() {
   put_.assign(put_.size(), false);
   postponed_.clear();
+  copied_.clear();
   moved_ = false;
 }
 
@@ -258,16 +259,15 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
 
 // Kernels for single gradients take longer to start than to run.
 void GradientBucket::copy_postponed(int ranks) {
-  std::vector<at::Tensor> from;
-  std::vector<at::Tensor> to;
-  for (const std::size_t i : postponed_) {
-    from.push_back(gradient(i));
-    to.push_back(places_[i]);
-  }
-  if (from.empty()) {
+  if (postponed_.empty()) {
     return;
   }
-  at::_foreach_copy_(to, from);
+  std::vector<at::Tensor> to;
+  for (const std::size_t i : postponed_) {
+    copied_.push_back(gradient(i));
+    to.push_back(places_[i]);
+  }
+  at::_foreach_copy_(to, copied_);
   if (division_ == Division::kBefore) {
     at::_foreach_mul_(to, 1.0 / ranks);
   }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "lockstep/comm/lent_memory.h"
@@ -77,6 +78,8 @@ class GradientBucket {
   // When all are put: what the sum is to multiply this rank's contents by.
   // Nothing if they are divided. On a GPU they are copied only now, all with one kernel.
   [[nodiscard]] std::optional<double> factor(int ranks);
+  // The gradients that were copied like that, which the current stream may still read.
+  [[nodiscard]] std::vector<at::Tensor> take_copied() { return std::exchange(copied_, {}); }
 
   // Makes the sum the gradient of the i-th parameter. Throws UsageError if `.grad` was exchanged
   // since put().
@@ -102,8 +105,9 @@ class GradientBucket {
   std::vector<bool> put_;               // By place, in this step.
   std::vector<bool> divided_;           // The same.
   std::vector<std::size_t> postponed_;  // Put, but not yet copied.
-  bool moved_ = false;                  // In this step.
-  std::size_t holders_ = 0;             // Of the memory: the tensors in here.
+  std::vector<at::Tensor> copied_;
+  bool moved_ = false;       // In this step.
+  std::size_t holders_ = 0;  // Of the memory: the tensors in here.
   at::Tensor flat_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;  // What others kept, if they do.
   AllocateFlat allocate_;

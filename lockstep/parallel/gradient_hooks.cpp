@@ -1,6 +1,5 @@
 #include "lockstep/parallel/gradient_hooks.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/graph_task.h>
@@ -8,6 +7,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <unordered_set>
+
+#include "lockstep/device/stream.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -17,10 +18,6 @@ using torch::autograd::variable_list;
 
 // A shared or an intrusive pointer, by version of torch. A tensor holds its own only weakly.
 using Accumulator = decltype(torch::autograd::impl::grad_accumulator(at::Tensor()));
-
-c10::Stream current_stream(const at::Tensor& tensor) {
-  return c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device());
-}
 
 }  // namespace
 
@@ -39,7 +36,7 @@ GradientHooks::GradientHooks(const std::vector<Parameter>& parameters, Ready rea
     hooked_.push_back({.tensor = parameter.tensor,
                        .name = parameter.name,
                        .type = parameter.tensor.toString(),
-                       .stream = current_stream(parameter.tensor)});
+                       .stream = device::current_stream(parameter.tensor.device())});
     hook(hooked_.size() - 1);
   }
 }
@@ -47,7 +44,8 @@ GradientHooks::GradientHooks(const std::vector<Parameter>& parameters, Ready rea
 void GradientHooks::use_current_streams() {
   for (std::size_t i = 0; i < hooked_.size(); ++i) {
     auto& hooked = hooked_[i];
-    if (!hooked.tensor.is_cpu() && current_stream(hooked.tensor) != hooked.stream) {
+    if (!hooked.tensor.is_cpu() &&
+        device::current_stream(hooked.tensor.device()) != hooked.stream) {
       hooked.accumulator->del_post_hook(hooked.key);
       hooked.accumulator = nullptr;
       hook(i);
@@ -57,7 +55,7 @@ void GradientHooks::use_current_streams() {
 
 void GradientHooks::hook(std::size_t parameter) {
   auto& hooked = hooked_[parameter];
-  hooked.stream = current_stream(hooked.tensor);
+  hooked.stream = device::current_stream(hooked.tensor.device());
   hooked.accumulator = torch::autograd::impl::grad_accumulator(hooked.tensor);
   hooked.key =
       hooked.accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(

@@ -1,0 +1,39 @@
+#include "lockstep/device/stream.h"
+
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+namespace lockstep::device {
+
+c10::Stream current_stream(c10::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+c10::Stream side_stream(c10::Device device) {
+  return device.is_cpu()
+             ? current_stream(device)
+             : c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+}
+
+void make_wait(const c10::Stream& waiting, const c10::Stream& other) {
+  if (waiting == other) {
+    return;
+  }
+  c10::Event event(waiting.device_type());
+  event.record(other);
+  event.block(waiting);
+}
+
+OnStream::OnStream(const c10::Stream& stream)
+    : outer_(current_stream(stream.device())), inner_(stream), guard_(stream) {
+  make_wait(inner_, outer_);
+}
+
+OnStream::~OnStream() {
+  try {
+    make_wait(outer_, inner_);
+  } catch (const std::exception&) {  // The GPU is lost: the next call on it says so.
+  }
+}
+
+}  // namespace lockstep::device
