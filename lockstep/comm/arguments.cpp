@@ -21,7 +21,11 @@ void require_one_per_rank(const std::vector<at::Tensor>& tensors, int ranks, con
                      " tensors, expected one per rank: " + std::to_string(ranks));
   }
   for (const auto& tensor : tensors) {
-    require_dense_cpu(tensor, what);
+    require_dense(tensor, what);
+    if (tensor.device() != like.device()) {
+      throw UsageError(what + ": a tensor is on " + tensor.device().str() + ", expected " +
+                       like.device().str());
+    }
     if (tensor.scalar_type() != like.scalar_type()) {
       throw UsageError(what + ": a tensor is " + c10::toString(tensor.scalar_type()) +
                        ", expected " + c10::toString(like.scalar_type()));

@@ -22,7 +22,11 @@ BackendRegistry BackendRegistry::built_in() {
 
 void BackendRegistry::add(const std::string& name, std::vector<c10::DeviceType> devices,
                           BackendFactory factory) {
-  entries_.insert_or_assign(name, Entry{std::move(devices), std::move(factory)});
+  entries_.insert_or_assign(name, Entry{std::move(devices), {}, std::move(factory)});
+}
+
+void BackendRegistry::allow(const std::string& name, c10::DeviceType device) {
+  entries_.at(name).if_named.push_back(device);
 }
 
 const BackendRegistry::Entry& BackendRegistry::find(const std::string& name) const {
@@ -62,8 +66,11 @@ std::vector<std::pair<c10::DeviceType, std::string>> BackendRegistry::parse(
                        "' is no device; expected cpu:NAME, cuda:NAME or both, comma-separated");
     }
     const auto type = device == "cpu" ? c10::kCPU : c10::kCUDA;
-    const auto& devices = find(name).devices;
-    if (std::find(devices.begin(), devices.end(), type) == devices.end()) {
+    const auto& entry = find(name);
+    const auto serves = [type](const std::vector<c10::DeviceType>& devices) {
+      return std::find(devices.begin(), devices.end(), type) != devices.end();
+    };
+    if (!serves(entry.devices) && !serves(entry.if_named)) {
       throw UsageError("backend '" + backends + "': '" + name + "' does not serve " + device +
                        " tensors on this machine");
     }

@@ -43,6 +43,10 @@ class BackendRegistry {
   // A second registration of a name replaces the first.
   void add(const std::string& name, std::vector<c10::DeviceType> devices, BackendFactory factory);
 
+  // Named with that device, as "cuda:shm", a backend that was added serves it, too; not by its name
+  // alone.
+  void allow(const std::string& name, c10::DeviceType device);
+
   // "gloo" or "cpu:gloo,cuda:nccl", as device and name. Throws UsageError that lists the
   // names there are for one that is unknown, and says what one needs that was not built in.
   [[nodiscard]] std::vector<std::pair<c10::DeviceType, std::string>> parse(
@@ -61,6 +65,7 @@ class BackendRegistry {
  private:
   struct Entry {
     std::vector<c10::DeviceType> devices;
+    std::vector<c10::DeviceType> if_named;  // Beside these.
     BackendFactory factory;
   };
   const Entry& find(const std::string& name) const;

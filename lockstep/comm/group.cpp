@@ -196,10 +196,17 @@ int Group::node_rank() const {
 at::Device Group::device() const {
   const auto gpus = static_cast<int>(at::getNumGPUs());
   const auto& job = *state_->job;
-  if (gpus == 0 || (is_distributed() && !names(job.registry.parse(job.backends), at::kCUDA))) {
+  using Backends = decltype(job.registry.parse(""));
+  const auto backends = is_distributed() ? job.registry.parse(job.backends) : Backends();
+  if (gpus == 0 || (is_distributed() && !names(backends, at::kCUDA))) {
     return at::kCPU;
   }
   const int local = local_rank();
+  // Over shared memory ranks may share a GPU; NCCL refuses it.
+  if (std::find(backends.begin(), backends.end(), std::pair(at::kCUDA, std::string("shm"))) !=
+      backends.end()) {
+    return {at::kCUDA, static_cast<c10::DeviceIndex>(local % gpus)};
+  }
   if (local >= gpus) {
     throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
                      " has no GPU of its own, this host shows " + std::to_string(gpus) +

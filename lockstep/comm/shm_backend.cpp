@@ -1,5 +1,6 @@
 #include "lockstep/comm/shm_backend.h"
 
+#include <ATen/Context.h>
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
@@ -14,9 +15,11 @@
 #include "lockstep/base/host.h"
 #include "lockstep/comm/arguments.h"
 #include "lockstep/comm/finished_work.h"
+#include "lockstep/comm/gpu_order.h"
 #include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/store_board.h"
+#include "lockstep/device/graph.h"
 
 namespace lockstep::comm {
 namespace {
@@ -107,17 +110,25 @@ ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
   const bool in_background = core_to_spare_ && bytes_of(start.outputs) >= kBackgroundBytes;
   auto event = begin_profile(start.type, start.inputs);
   auto state = state_for(start.outputs, event != nullptr);
-  auto job = group_->queue.start(
-      [team = group_->team.get(), run = std::move(run), timeout, state = std::move(state),
-       event = std::move(event)] {
-        const auto caller = state ? std::optional<at::ThreadLocalStateGuard>(*state) : std::nullopt;
-        const at::NoGradGuard no_grad;
-        run_or_break(*team, [&] { run(*team, Deadline::in(timeout)); });
-        if (event) {
-          event->end();
-        }
-      },
-      in_background ? shm::WorkQueue::When::kAtOnce : shm::WorkQueue::When::kWhenWaitedFor);
+  std::function<void()> task = [team = group_->team.get(), run = std::move(run), timeout,
+                                state = std::move(state), event = std::move(event)] {
+    const auto caller = state ? std::optional<at::ThreadLocalStateGuard>(*state) : std::nullopt;
+    const at::NoGradGuard no_grad;
+    run_or_break(*team, [&] { run(*team, Deadline::in(timeout)); });
+    if (event) {
+      event->end();
+    }
+  };
+  if (const auto gpu = gpu_of(start.outputs)) {
+    if (device::Graph::recording() != nullptr) {
+      throw UsageError(what("a collective") +
+                       ": the host does it, so it cannot be recorded as a CUDA graph; use nccl");
+    }
+    task = after_current_stream(*gpu, std::move(task));
+  }
+  auto job =
+      group_->queue.start(std::move(task), in_background ? shm::WorkQueue::When::kAtOnce
+                                                         : shm::WorkQueue::When::kWhenWaitedFor);
   return c10::make_intrusive<QueuedWork>(std::shared_ptr<shm::WorkQueue>(group_, &group_->queue),
                                          std::move(job), getRank(), start.type,
                                          std::move(start.outputs));
@@ -141,7 +152,7 @@ ShmBackend::WorkPointer ShmBackend::allreduce_coalesced(
   const std::string name = what("allreduce");
   std::vector<shm::Fold> folds;
   for (const auto& tensor : tensors) {
-    require_dense_cpu(tensor, name);
+    require_dense(tensor, name);
     folds.push_back(shm_fold(options.reduceOp, tensor, name));
   }
   require_no_overlap({.writes = tensors}, name);
@@ -174,7 +185,7 @@ ShmBackend::WorkPointer ShmBackend::allreduce_sparse(Tensors& tensors,
 ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   const std::string name = what("reduce");
   const at::Tensor tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
+  require_dense(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
   if (options.rootRank == getRank()) {
     require_separate_elements(tensor, name);
@@ -291,6 +302,9 @@ void register_shm(BackendRegistry& registry) {
   registry.add("shm", {c10::kCPU}, [](const BackendRequest& request) {
     return c10::make_intrusive<comm::ShmBackend>(request);
   });
+  if (at::getNumGPUs() > 0) {
+    registry.allow("shm", c10::kCUDA);
+  }
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ ShmBackend::WorkPointer ShmBackend::broadcast(Tensors& tensors,
                                               const c10d::BroadcastOptions& options) {
   const std::string name = what("broadcast");
   const at::Tensor tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
+  require_dense(tensor, name);
   require_rank(options.rootRank, getSize(), "root", name);
   const bool gives = options.rootRank == getRank();
   if (!gives) {
@@ -62,7 +62,7 @@ ShmBackend::WorkPointer ShmBackend::gather_lists(Start begin, const TensorLists&
   const std::string name = what("allgather");
   Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
-    require_dense_cpu(inputs[i], name);
+    require_dense(inputs[i], name);
     require_one_per_rank(outputs[i], getSize(), inputs[i], name);
     access.writes.insert(access.writes.end(), outputs[i].begin(), outputs[i].end());
     access.read(inputs[i], outputs[i][static_cast<std::size_t>(getRank())]);

@@ -1,6 +1,7 @@
 #include "lockstep/comm/shm_tensor.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include "lockstep/base/error.h"
@@ -43,7 +44,7 @@ double factor_of(const c10d::ReduceOp& op, const std::string& what) {
 }
 
 bool lies_packed(const at::Tensor& tensor) {
-  return tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  return tensor.is_cpu() && tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
 }
 
 }  // namespace
@@ -97,13 +98,22 @@ shm::Fold shm_fold(const c10d::ReduceOp& op, const at::Tensor& tensor, const std
   return fold;
 }
 
-void require_dense_cpu(const at::Tensor& tensor, const std::string& what) {
+void require_dense(const at::Tensor& tensor, const std::string& what) {
   if (!tensor.defined()) {
     throw UsageError(what + ": the tensor is undefined");
   }
-  if (!tensor.device().is_cpu() || tensor.layout() != at::kStrided) {
+  if (tensor.layout() != at::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
     throw UsageError(what + ": the tensor is " + c10::str(tensor.layout()) + " on " +
                      tensor.device().str() + ", expected Strided on cpu");
+  }
+}
+
+void require_dense_cpu(const at::Tensor& tensor, const std::string& what) {
+  require_dense(tensor, what);
+  if (!tensor.is_cpu()) {
+    throw UsageError(what + ": the tensor is on " + tensor.device().str() +
+                     ", expected one on cpu: over shared memory there are all_reduce, reduce, "
+                     "broadcast and all_gather for a GPU's");
   }
 }
 
@@ -112,6 +122,14 @@ Packed::Packed(const at::Tensor& tensor, Use use) : tensor_(tensor), packed_(ten
     return;
   }
   const at::NoGradGuard no_grad;
+  if (!tensor.is_cpu()) {
+    packed_ =
+        at::empty(tensor.sizes(), at::TensorOptions(tensor.scalar_type()).pinned_memory(true));
+    if (use != Use::kWrite) {
+      packed_.copy_(tensor);
+    }
+    return;
+  }
   packed_ = use == Use::kWrite
                 ? at::empty_like(tensor, tensor.options(), at::MemoryFormat::Contiguous)
                 : tensor.resolve_conj().resolve_neg().contiguous();

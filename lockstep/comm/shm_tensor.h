@@ -17,10 +17,13 @@ shm::DType shm_dtype(at::ScalarType type);
 // Throws UsageError, beginning with `what`, if the dtype cannot be reduced in this way.
 shm::Fold shm_fold(const c10d::ReduceOp& op, const at::Tensor& tensor, const std::string& what);
 
-// Throws UsageError, beginning with `what`, unless the tensor is a dense one on the CPU.
+// Throws UsageError, beginning with `what`, unless the tensor is a dense one on the CPU or a GPU.
+void require_dense(const at::Tensor& tensor, const std::string& what);
+// The same, on the CPU.
 void require_dense_cpu(const at::Tensor& tensor, const std::string& what);
 
-// A tensor's elements one after the other: its own memory where they lie so, else a copy.
+// A tensor's elements one after the other: its own memory where they lie so, else a copy. That of a
+// tensor on a GPU is pinned, and copying waits for the GPU.
 class Packed {
  public:
   enum class Use { kRead, kWrite, kReadWrite };

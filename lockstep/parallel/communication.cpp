@@ -44,6 +44,10 @@ bool Communication::multiplies(const at::Tensor& like) const {
          group_.backend(at::kCPU)->getBackendName() == "shm";
 }
 
+bool Communication::is_recordable(const at::Tensor& like) const {
+  return like.is_cuda() && group_.backend(at::kCUDA)->getBackendName() == "nccl";
+}
+
 // After what the current stream was given.
 const c10::Stream& Communication::filling_stream(c10::Device device) {
   auto found = streams_.find(device);

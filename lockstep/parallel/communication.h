@@ -32,6 +32,9 @@ class Communication {
   // result as multiplying them before.
   [[nodiscard]] bool multiplies(const at::Tensor& like) const;
 
+  // Whether sums of such gradients can be recorded as a part of a CUDA graph.
+  [[nodiscard]] bool is_recordable(const at::Tensor& like) const;
+
   // Starts to sum the next bucket of this step, if it has contents, when all its gradients are put.
   // On a GPU that is ordered after what the current stream does now; filling the bucket runs on a
   // stream of its own, the sum on one of the backend's, so backward need not wait for either.

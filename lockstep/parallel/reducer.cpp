@@ -93,16 +93,30 @@ void Reducer::before_forward() {
                      "longer be averaged; move the module before you wrap it, or wrap it again");
   }
   recorded_ = device::Graph::recording() != nullptr;
-  if (recorded_ && !(planned_anew_ && usage_->is_recordable())) {
-    throw UsageError(usage_->is_recordable()
-                         ? "the step is recorded before the buckets are planned; run three steps "
-                           "eagerly before"
-                         : "a step with find_unused_parameters waits for the GPU, so it cannot be "
-                           "recorded; set static_graph if the same parameters are unused in every "
-                           "step");
+  if (recorded_) {
+    require_recordable();
   }
   if (!planned_anew_ && usage_->order() != nullptr) {
     replan();
+  }
+}
+
+void Reducer::require_recordable() const {
+  if (!usage_->is_recordable()) {
+    throw UsageError(
+        "a step with find_unused_parameters waits for the GPU, so it cannot be recorded; set "
+        "static_graph if the same parameters are unused in every step");
+  }
+  if (!planned_anew_) {
+    throw UsageError(
+        "the step is recorded before the buckets are planned; run three steps eagerly before");
+  }
+  const bool travel = options_.buckets.mode != GradientBucket::Mode::kStay;
+  for (const auto& parameter : parameters_) {
+    if (travel && !communication_.is_recordable(parameter.tensor)) {
+      throw UsageError("the host sums the gradient of '" + parameter.name +
+                       "', so the step cannot be recorded; use the backend nccl");
+    }
   }
 }
 

@@ -67,6 +67,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void require_in_step() const;
   [[noreturn]] void reject_late(std::size_t parameter) const;
   void abandon_step();
+  void require_recordable() const;
   template <class Function>
   void in_step(Function&& function);
   [[noreturn]] void reject_unfinished() const;

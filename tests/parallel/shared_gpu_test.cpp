@@ -1,0 +1,95 @@
+// Two ranks that share one GPU train as one rank does with the whole batch.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/mse_loss.h>
+#include <gmock/gmock.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include "lockstep/device/graphed_step.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/comm/ranks.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t kRows = 16;
+
+torch::nn::Sequential wide_net() {
+  torch::manual_seed(0);
+  torch::nn::Sequential net(torch::nn::Linear(64, 512), torch::nn::Tanh(),
+                            torch::nn::Linear(512, 512), torch::nn::Tanh(),
+                            torch::nn::Linear(512, 1));
+  net->to(at::kCUDA);
+  return net;
+}
+
+at::Tensor whole_batch(int step) {
+  return at::arange(kRows * 64, at::TensorOptions(at::kCUDA).dtype(at::kFloat))
+      .add(step)
+      .sin()
+      .view({kRows, 64});
+}
+
+template <class Model>
+std::vector<double> losses_of(Model& model, const std::vector<at::Tensor>& parameters,
+                              const std::function<at::Tensor(int)>& batch) {
+  torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+  std::vector<double> losses;
+  for (int i = 0; i < 8; ++i) {
+    optimizer.zero_grad();
+    const auto images = batch(i);
+    const auto loss = at::mse_loss(model.forward(images), images.narrow(1, 0, 1));
+    loss.backward();
+    optimizer.step();
+    losses.push_back(loss.template item<double>());
+  }
+  return losses;
+}
+
+TEST(SharedGpu, TwoRanksTrainAsOneWithTheWholeBatch) {
+  testing::run_ranks(
+      2,
+      [](Group& world) {
+        auto alone = wide_net();
+        const auto expected = losses_of(*alone, alone->parameters(), whole_batch);
+        auto net = wide_net();
+        DistributedDataParallel ddp(net, world);
+        const auto own = losses_of(ddp, ddp.parameters(), [&](int step) {
+          return whole_batch(step).narrow(0, world.rank() * kRows / 2, kRows / 2);
+        });
+        EXPECT_LT(expected.back(), expected.front() / 2);
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          const auto mean = at::full({1}, own[i], at::kDouble);
+          world.all_reduce(mean, {.op = ReduceOp::kAvg}).wait();
+          EXPECT_NEAR(mean.item<double>(), expected[i], 1e-5 * expected.front()) << "step " << i;
+        }
+      },
+      "cpu:shm,cuda:shm");
+}
+
+TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {
+  testing::run_ranks(
+      2,
+      [](Group& world) {
+        auto net = wide_net();
+        DistributedDataParallel ddp(net, world);
+        GraphedStep step([&](const at::Tensor& images) {
+          ddp.zero_grad();
+          const auto loss = ddp(images).sum();
+          loss.backward();
+          return loss;
+        });
+        for (int i = 0; i < 6; ++i) {
+          step(whole_batch(i));
+        }
+        EXPECT_THAT(step.why_eager(), ::testing::HasSubstr("use the backend nccl"));
+        EXPECT_EQ(ddp.stats().steps, 6);
+      },
+      "cpu:shm,cuda:shm");
+}
+
+}  // namespace
+}  // namespace lockstep
