@@ -5,6 +5,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gmock/gmock.h>
@@ -79,6 +80,23 @@ TEST(Graph, AFailedRecordingLeavesNothingBehind) {
   Graph graph([&] { sum = ones + 1; });
   graph.replay();
   EXPECT_EQ(sum.item<double>(), 2);
+}
+
+TEST(Graph, AFailedRecordingGivesItsMemoryBack) {
+  const c10::StreamGuard guard(side_stream());
+  auto* const allocator = at::getDeviceAllocator(at::kCUDA);
+  const auto reserved = [&] {
+    allocator->emptyCache();
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    return allocator->getDeviceStats(0).reserved_bytes[kAll].current;
+  };
+  const auto ones = at::full({1}, 1.0, at::kCUDA);
+  const auto before = reserved();
+  EXPECT_ANY_THROW(Graph([&] {
+    at::full({1 << 28}, 1.0, at::kCUDA);  // 1 GiB.
+    ones.item<double>();
+  }));
+  EXPECT_LT(reserved(), before + (1 << 28));
 }
 
 TEST(GraphedStepOnAGpu, IsRecordedAfterWarmupAndReadsNewInputs) {
