@@ -136,7 +136,7 @@ def test_a_python_that_cannot_be_started_is_named():
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        (("--models", "transformer"), "transformer not in {mlp,convnet,resnet18}"),
+        (("--models", "transformer"), "transformer not in {mlp,convnet,resnet18,resnet50}"),
         (("--ranks", 0), "not in range 1 to 64"),
         (("--ranks", 65), "not in range 1 to 64"),
         (("--ranks", "two"), "--ranks"),
@@ -149,6 +149,7 @@ def test_a_python_that_cannot_be_started_is_named():
         (("--backend", "nccl"), "--backend nccl with --device cpu"),
         (("--backend", "shm", "--device", "cuda"), "--backend shm with --device cuda"),
         (("--device", "tpu"), "tpu not in {cpu,cuda}"),
+        (("--cuda-graph",), "--cuda-graph with --device cpu, expected cuda"),
         (("--device", "cuda", "--ranks", 2), "all sides use the first GPU"),
         (("--shout",), "--shout"),
     ],
