@@ -1,6 +1,7 @@
 // Compiled where CUDA is found; graph_missing.cpp stands in elsewhere.
 #include "lockstep/device/graph.h"
 
+#include <ATen/Context.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -49,6 +50,8 @@ struct Graph::Recorded {
 Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Recorded>()) {
   auto& graph = recorded_->graph;
   const auto device = c10::cuda::current_device();
+  at::Generator generator = at::globalContext().defaultGenerator({at::kCUDA, device});
+  const auto before = generator.clone();
   // What eager steps left behind could not be used by the graph, which has memory of its own.
   c10::cuda::device_synchronize();
   allocator::emptyCache();
@@ -61,6 +64,9 @@ Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Rec
     graph.capture_end();
   } catch (...) {
     abandon(graph, device, pool);
+    // After a capture that was invalidated, the generator of LibTorch 2.11 refuses to work outside
+    // of one.
+    generator.graphsafe_set_state(before);
     throw;
   }
 }
