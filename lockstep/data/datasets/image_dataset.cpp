@@ -85,6 +85,11 @@ ImageDataset::ImageDataset(at::Tensor images, const at::Tensor& labels,
   values_ = value_table(options.normalization, images_.size(1));
 }
 
+Sample ImageDataset::get(std::int64_t index) const {
+  const Batch one = batch({&index, 1});
+  return {one.images.select(0, 0), one.labels.select(0, 0)};
+}
+
 Batch ImageDataset::batch(std::span<const std::int64_t> indices) const {
   for (const std::int64_t index : indices) {
     if (index < 0 || index >= size()) {

@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/data/datasets/dataset.h"
+
 namespace lockstep::data {
 
 // As torchvision's ToTensor and Normalize: (byte / 255 - mean) / std, per channel. Without mean and
@@ -27,15 +29,18 @@ struct Batch {
 };
 
 // Immutable: threads may fetch batches at the same time. Copies share the images.
-class ImageDataset {
+class ImageDataset : public Dataset {
  public:
   // `images` is uint8 [N, H, W] or [N, C, H, W], `labels` are integers [N]. Throws UsageError if
   // shapes, types or counts do not fit, or if a label is no class.
   ImageDataset(at::Tensor images, const at::Tensor& labels,
                const ImageDatasetOptions& options = {});
 
-  [[nodiscard]] std::int64_t size() const { return images_.size(0); }
+  [[nodiscard]] std::int64_t size() const override { return images_.size(0); }
   [[nodiscard]] std::int64_t num_classes() const { return num_classes_; }
+
+  // A float32 image [C, H, W] and its label, int64 [].
+  [[nodiscard]] Sample get(std::int64_t index) const override;
 
   // In the order of `indices`, in memory of its own. Throws UsageError naming an index that is out
   // of range.

@@ -52,6 +52,14 @@ TEST(ImageDataset, ABatchHasTheOrderOfItsIndices) {
   EXPECT_TRUE(at::equal(batch.labels, labels({8, 5, 8})));
 }
 
+TEST(ImageDataset, ASampleIsABatchOfOne) {
+  const ImageDataset dataset(at::arange(12).to(at::kByte).view({2, 2, 3}), labels({7, 8}));
+  const Sample sample = dataset.get(1);
+  EXPECT_EQ(sample.data.sizes(), (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(sample.data[0][1][2].item<float>(), 11.0F / 255);
+  EXPECT_EQ(sample.target.item<std::int64_t>(), 8);
+}
+
 TEST(ImageDataset, NoIndicesGiveAnEmptyBatch) {
   const ImageDataset dataset(at::zeros({1, 2, 3}, at::kByte), labels({0}));
   const Batch batch = dataset.batch({});

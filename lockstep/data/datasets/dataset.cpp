@@ -1,0 +1,16 @@
+#include "lockstep/data/datasets/dataset.h"
+
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+
+void require_index(const char* who, std::int64_t index, std::int64_t size) {
+  if (index < 0 || index >= size) {
+    throw UsageError(std::string(who) + ": index " + std::to_string(index) +
+                     " is out of range, expected 0 to " + std::to_string(size - 1));
+  }
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,23 @@
+// Rows of numbers with a class each, from a comma-separated file.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/data/datasets/tensor_dataset.h"
+
+namespace lockstep::data {
+
+struct TableOptions {
+  // Which column is the class; negative numbers count from the last one.
+  std::int64_t label_column = -1;
+  std::string label_name;  // Of the column in the header, instead of its number.
+};
+
+// Features are float32 [N, columns - 1], in the file's order and not scaled; labels are int64 [N].
+// The header is found by itself; gzip is unpacked. Throws IoError naming path and row if the file
+// is not such a table or a label is no whole number of 0 or more, UsageError if it has no such
+// column.
+TensorDataset table_dataset(const std::string& path, const TableOptions& options = {});
+
+}  // namespace lockstep::data

@@ -1,0 +1,32 @@
+// Tables of numbers from comma-separated files.
+//
+// A first line with anything but numbers is the header. Fields may have spaces or double quotes
+// around them; lines may end as on Windows; empty lines do not count. Every field of every row is a
+// finite number and all rows are of one length, or it is an error that names line and column.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::data {
+
+struct CsvTable {
+  std::vector<std::string> names;  // Of the columns; empty if the file has no header.
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<double> values;  // Row after row.
+};
+
+struct CsvOptions {
+  char separator = ',';
+};
+
+// Throws IoError starting with `name`.
+CsvTable parse_csv(std::string_view text, const std::string& name, const CsvOptions& options = {});
+
+// Of a plain or gzip file. Throws IoError naming the path.
+CsvTable load_csv(const std::string& path, const CsvOptions& options = {});
+
+}  // namespace lockstep::data
