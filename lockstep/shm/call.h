@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/shm/layout.h"
@@ -22,6 +23,13 @@ enum class Kind : std::uint8_t {
 };
 const char* name_of(Kind kind);
 
+// What errors call a collective: its number among those that the user started, and, where it is
+// one step of another, the kind of that one.
+struct CallName {
+  std::uint64_t number = 0;  // 0: the team's own count.
+  std::optional<Kind> kind;
+};
+
 struct Call {
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kOther;
@@ -30,10 +38,12 @@ struct Call {
   std::uint64_t count = 0;  // Elements; 0 where ranks may differ.
   std::uint64_t place = 0;  // Where the tensor lies in the caller's arena, else 0.
   double factor = 1;
+  CallName name;
 
   // Whether ranks that call these two run the same collective.
   [[nodiscard]] bool matches(const Call& other) const;
-  // "all_reduce(sum, float32, 256 elements: 1024 bytes)"; with a number: "all_reduce #12 (...)".
+  // "all_reduce(sum, float32, 256 elements: 1024 bytes)"; with a number, or its name's if that has
+  // one: "all_reduce #12 (...)".
   [[nodiscard]] std::string text(std::uint64_t sequence = 0) const;
 
   void write_to(Announcement& announcement, std::uint64_t sequence) const;

@@ -1,89 +1,52 @@
 #include "lockstep/shm/handover.h"
 
 #include <poll.h>
-#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstring>
+#include <list>
 #include <optional>
-#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/shm/layout.h"
+#include "lockstep/shm/notice.h"
 #include "lockstep/shm/unix_socket.h"
 
 namespace lockstep::shm {
 namespace {
 
-// What comes with a descriptor.
-struct Hello {
-  std::uint64_t magic = kMagic;
-  std::uint32_t version = kVersion;
-  std::uint32_t rank = 0;
-  std::array<char, 32> secret{};  // Of the rank that listens.
+using Clock = Deadline::Clock;
+
+// The kernel limits the descriptors that a user has in flight. A rank has no more than so many
+// calls open, each with one descriptor in flight at most, so that 256 ranks stay below the usual
+// 1,024.
+constexpr std::size_t kCallsAtOnce = 4;
+// Callers that are served at once; the others wait in the socket's queue.
+constexpr std::size_t kCallersAtOnce = 64;
+// A rank says who it is as soon as it is connected; a stranger may never.
+constexpr std::chrono::seconds kStrangersPatience{2};
+// How often it looks whether those live that it waits for.
+constexpr std::chrono::milliseconds kLookEvery{200};
+// How soon it tries again what the kernel has no room for.
+constexpr std::chrono::milliseconds kTryAgain{5};
+
+constexpr char kGotIt = 1;  // The answer to a descriptor of one that called.
+
+// A connection, and what comes next on it. One that calls says hello, gets the other's descriptor,
+// sends its own and waits until the other has it: nothing stays in flight.
+struct Line {
+  enum class Next { kHello, kSend, kReceive, kConfirm };
+  UniqueFd socket;
+  int other = -1;  // Nobody yet.
+  Next next = Next::kHello;
+  Deadline patience;
+  bool ready = false;  // There is something to read.
 };
-static_assert(std::has_unique_object_representations_v<Hello>);
-
-// What a rank posts: one line each.
-struct Notice {
-  std::uint32_t version = kVersion;
-  std::string socket;
-  std::string secret;
-  pid_t pid = 0;
-  std::string host_id;
-  std::string host;
-};
-
-std::string to_hex(std::string_view bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const char byte : bytes) {
-    text += kDigits[static_cast<unsigned char>(byte) >> 4];
-    text += kDigits[static_cast<unsigned char>(byte) & 15];
-  }
-  return text;
-}
-
-std::string new_secret() {
-  std::array<char, 16> bytes{};
-  if (::getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
-    throw_errno("shared memory: random bytes");
-  }
-  return to_hex({bytes.data(), bytes.size()});
-}
-
-std::string key_of(int rank) { return "shm/" + std::to_string(rank); }
-
-std::string notice_text(const Notice& notice) {
-  return std::to_string(notice.version) + "\n" + notice.socket + "\n" + notice.secret + "\n" +
-         std::to_string(notice.pid) + "\n" + notice.host_id + "\n" + notice.host;
-}
-
-// nullopt for a text of another version or none of ours.
-std::optional<Notice> parse_notice(const std::string& text) {
-  const auto lines = split(text, '\n');
-  constexpr std::size_t kLines = 6;
-  if (lines.size() != kLines || parse_int(lines[0]) != kVersion) {
-    return std::nullopt;
-  }
-  return Notice{.version = kVersion,
-                .socket = lines[1],
-                .secret = lines[2],
-                .pid = static_cast<pid_t>(parse_int(lines[3]).value_or(0)),
-                .host_id = lines[4],
-                .host = lines[5]};
-}
-
-// Two containers may have one name: the identity tells them apart.
-std::string host_of(const Notice& notice) {
-  return "'" + notice.host + "' (" + notice.host_id + ")";
-}
 
 class Handover {
  public:
@@ -105,20 +68,18 @@ class Handover {
              .host_id = host_id(),
              .host = host_name()};
     peers_[index(rank_)] = {identify(::getpid()), mine_.host};
-    board_.post(key_of(rank_), notice_text(mine_));
-    read_notices();
-    // Lower ranks are called, higher ones call: each pair meets once. Nobody waits for an answer
-    // before it has called all, so no two ranks wait for each other.
-    std::vector<UniqueFd> called;
+    board_.post(notice_key(rank_), notice_text(mine_));
+    notices_ = read_notices(board_, size_, mine_, {what(), deadline_});
     for (int other = 0; other < rank_; ++other) {
-      called.push_back(call(other));
-      send_own(called.back().get(), notices_[index(other)].secret, other);
+      to_call_.push_back(other);
     }
-    for (int missing = size_ - 1 - rank_; missing > 0;) {
-      missing -= answer_one() ? 1 : 0;
-    }
-    for (int other = 0; other < rank_; ++other) {
-      receive_answer(called[index(other)].get(), other);
+    // Lower ranks are called, higher ones call: each pair meets once. All lines go on at the same
+    // time, so no two ranks wait for each other.
+    while (!missing().empty()) {
+      call_some();
+      wait_for_lines();
+      std::erase_if(lines_, [this](Line& line) { return !advance(line); });
+      look_after_peers();
     }
     Ring ring;
     ring.peers = std::move(peers_);
@@ -130,6 +91,7 @@ class Handover {
 
  private:
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  [[nodiscard]] bool calls(int other) const { return other >= 0 && other < rank_; }
 
   [[nodiscard]] std::string who(int other) const {
     const auto& notice = notices_[index(other)];
@@ -140,74 +102,15 @@ class Handover {
     return "shared memory on rank " + std::to_string(rank_) + " of " + std::to_string(size_) + ": ";
   }
 
-  void read_notices() {
-    for (int other = 0; other < size_; ++other) {
-      const auto notice = parse_notice(board_.read(key_of(other), deadline_));
-      if (!notice) {
-        throw PeerError(what() + "rank " + std::to_string(other) +
-                        " speaks another version of the protocol than this one (" +
-                        std::to_string(kVersion) + "); use the same lockstep on all ranks");
-      }
-      notices_.push_back(*notice);
-    }
-    for (int other = 0; other < size_; ++other) {
-      const auto& notice = notices_[index(other)];
-      if (notice.host_id != mine_.host_id) {
-        throw UsageError(
-            what() + "this rank is on host " + host_of(mine_) + " and rank " +
-            std::to_string(other) + " on " + host_of(notice) +
-            ", which cannot share memory (another machine, network or pid namespace, or "
-            "user); use the backend lockstep or gloo");
+  // The ranks whose memory is not here, or that do not have this rank's yet.
+  [[nodiscard]] std::vector<int> missing() const {
+    std::vector<int> ranks = to_call_;
+    for (const auto& line : lines_) {
+      if (calls(line.other)) {
+        ranks.push_back(line.other);
       }
     }
-  }
-
-  UniqueFd call(int other) {
-    try {
-      return connect_unix(notices_[index(other)].socket, deadline_);
-    } catch (const PeerError& error) {
-      throw PeerError(what() + who(other) + " cannot be reached (" + error.what() +
-                      "); see its log");
-    }
-  }
-
-  void send_own(int socket, const std::string& secret, int other) {
-    Hello hello{.rank = static_cast<std::uint32_t>(rank_)};
-    secret.copy(hello.secret.data(), hello.secret.size());
-    if (!send_with_fd(socket, {reinterpret_cast<const char*>(&hello), sizeof hello},
-                      segments_[index(rank_)]->fd())) {
-      throw PeerError(what() + who(other) + " went away while the group was formed");
-    }
-  }
-
-  // True once the socket can be read, false after `patience`. Throws if one of the others ends
-  // or the deadline comes first.
-  bool readable(int socket, const std::vector<int>& others, Deadline patience) {
-    constexpr int kLook = 100;  // Milliseconds.
-    while (true) {
-      pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
-      if (::poll(&entry, 1, std::min(kLook, patience.poll_timeout())) > 0 && !deadline_.passed()) {
-        return true;
-      }
-      for (const int other : others) {
-        if (state_of({.pid = notices_[index(other)].pid}).life == Life::kEnded) {
-          throw PeerError(what() + who(other) + " ended while the group was formed; see its log");
-        }
-      }
-      if (deadline_.passed()) {
-        throw PeerError(what() + "rank " + join_numbers(others) +
-                        " did not hand over its memory within " + to_text(deadline_.total()) +
-                        "; see its log");
-      }
-      if (patience.passed()) {
-        return false;
-      }
-    }
-  }
-
-  [[nodiscard]] std::vector<int> not_seen(int from) const {
-    std::vector<int> ranks;
-    for (int other = from; other < size_; ++other) {
+    for (int other = rank_ + 1; other < size_; ++other) {
       if (!segments_[index(other)]) {
         ranks.push_back(other);
       }
@@ -215,55 +118,165 @@ class Handover {
     return ranks;
   }
 
-  // False if a stranger called.
-  bool answer_one() {
-    const auto missing = not_seen(rank_ + 1);
-    readable(listener_.fd.get(), missing, deadline_);
-    const UniqueFd socket(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  void call_some() {
+    const auto open = static_cast<std::size_t>(std::count_if(
+        lines_.begin(), lines_.end(), [this](const Line& line) { return calls(line.other); }));
+    const bool may_call = Clock::now() >= next_call_;
+    for (auto free = may_call ? kCallsAtOnce - open : 0; free > 0 && !to_call_.empty(); --free) {
+      UniqueFd socket = call(to_call_.front());
+      if (!socket) {
+        next_call_ = Clock::now() + kTryAgain;  // Its queue is full.
+        return;
+      }
+      lines_.push_back({.socket = std::move(socket),
+                        .other = to_call_.front(),
+                        .next = Line::Next::kReceive,
+                        .patience = deadline_});
+      to_call_.erase(to_call_.begin());
+    }
+  }
+
+  UniqueFd call(int other) {
+    UniqueFd socket;
+    try {
+      socket = try_connect_unix(notices_[index(other)].socket);
+    } catch (const PeerError& error) {
+      throw PeerError(what() + who(other) + " cannot be reached (" + error.what() +
+                      "); see its log");
+    }
+    if (socket && credentials_of(socket.get()).uid != ::geteuid()) {
+      throw PeerError(what() + "the socket of " + who(other) + " belongs to another user");
+    }
+    if (socket) {
+      const std::string hello = hello_to(other);
+      if (::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL) < 0) {
+        socket.reset();  // Called again.
+      }
+    }
+    return socket;
+  }
+
+  [[nodiscard]] std::string hello_to(int other) const {
+    return hello_text({.rank = rank_, .secret = notices_[index(other)].secret});
+  }
+
+  // Until there is something to read, or to try again; takes a caller in.
+  void wait_for_lines() {
+    const bool room = lines_.size() < kCallsAtOnce + kCallersAtOnce;
+    std::vector<pollfd> entries{
+        {.fd = room ? listener_.fd.get() : -1, .events = POLLIN, .revents = 0}};
+    auto limit = kLookEvery;
+    for (const auto& line : lines_) {
+      const bool sends = line.next == Line::Next::kSend;
+      entries.push_back({.fd = sends ? -1 : line.socket.get(), .events = POLLIN, .revents = 0});
+      limit = sends ? kTryAgain : limit;
+    }
+    if (next_call_ > Clock::now()) {
+      limit = kTryAgain;
+    }
+    ::poll(entries.data(), entries.size(),
+           std::min(static_cast<int>(limit.count()), deadline_.poll_timeout()));
+    std::size_t at = 0;
+    for (auto& line : lines_) {
+      line.ready = entries[++at].revents != 0;
+    }
+    if (entries[0].revents != 0) {
+      accept_one();
+    }
+  }
+
+  void accept_one() {
+    UniqueFd socket(::accept4(listener_.fd.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!socket && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       throw_errno(what() + "accepting a peer");
     }
-    if (!socket || credentials_of(socket.get()).uid != ::geteuid()) {
-      return false;
+    if (socket && credentials_of(socket.get()).uid == ::geteuid()) {
+      lines_.push_back({.socket = std::move(socket), .patience = Deadline::in(kStrangersPatience)});
     }
-    // A rank sends as soon as it is connected; a stranger may never.
-    if (!readable(socket.get(), missing, Deadline::in(std::chrono::seconds(2)))) {
-      return false;
-    }
-    auto parcel = receive_with_fd(socket.get(), sizeof(Hello));
-    const auto hello = parcel ? read_hello(parcel->message) : std::nullopt;
-    if (!hello || std::string_view(hello->secret.data(), hello->secret.size()) != mine_.secret) {
-      return false;
-    }
-    const int other = static_cast<int>(hello->rank);
-    if (other <= rank_ || other >= size_ || segments_[index(other)]) {
-      return false;
-    }
-    keep(other, std::move(parcel->fd), socket.get());
-    send_own(socket.get(), notices_[index(other)].secret, other);
-    return true;
   }
 
-  void receive_answer(int socket, int other) {
-    if (credentials_of(socket).uid != ::geteuid()) {
-      throw PeerError(what() + "the socket of " + who(other) + " belongs to another user");
+  // False once the line is of no more use.
+  bool advance(Line& line) {
+    if (line.next == Line::Next::kSend) {
+      return send_own(line);
     }
-    readable(socket, {other}, deadline_);
-    auto parcel = receive_with_fd(socket, sizeof(Hello));
-    const auto hello = parcel ? read_hello(parcel->message) : std::nullopt;
-    if (!hello || static_cast<int>(hello->rank) != other) {
-      throw PeerError(what() + who(other) + " went away while the group was formed; see its log");
+    if (!line.ready) {
+      return line.next != Line::Next::kHello || !line.patience.passed();
     }
-    keep(other, std::move(parcel->fd), socket);
+    switch (line.next) {
+      case Line::Next::kHello:
+        return hear_hello(line);
+      case Line::Next::kSend:
+        break;
+      case Line::Next::kReceive:
+        return receive(line);
+      case Line::Next::kConfirm:
+        return hear_confirmation(line);
+    }
+    return false;
   }
 
-  static std::optional<Hello> read_hello(const std::string& message) {
-    Hello hello;
-    if (message.size() != sizeof hello) {
-      return std::nullopt;
+  // What there is to read; empty if the peer closed.
+  static std::string read(int socket) {
+    std::string text(kHelloBytes + 1, '\0');
+    const auto length = ::recv(socket, text.data(), text.size(), 0);
+    text.resize(static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+    return text;
+  }
+
+  // Strangers are turned away. Two may say that they are the same rank: the first whose memory
+  // comes is.
+  bool hear_hello(Line& line) {
+    const auto hello = parse_hello(read(line.socket.get()));
+    if (!hello || hello->secret != mine_.secret || hello->rank <= rank_ || hello->rank >= size_) {
+      return false;
     }
-    std::memcpy(&hello, message.data(), sizeof hello);
-    return hello.magic == kMagic && hello.version == kVersion ? std::optional(hello) : std::nullopt;
+    line.other = hello->rank;
+    line.next = Line::Next::kSend;
+    return send_own(line);
+  }
+
+  bool send_own(Line& line) {
+    const auto sent =
+        send_with_fd(line.socket.get(), hello_to(line.other), segments_[index(rank_)]->fd());
+    if (sent == Sent::kPeerGone && calls(line.other)) {
+      throw PeerError(what() + who(line.other) + closed());
+    }
+    if (sent == Sent::kSent) {
+      line.next = calls(line.other) ? Line::Next::kConfirm : Line::Next::kReceive;
+    }
+    return sent != Sent::kPeerGone;
+  }
+
+  bool receive(Line& line) {
+    auto parcel = receive_with_fd(line.socket.get(), kHelloBytes);
+    const auto hello = parcel ? parse_hello(parcel->message) : std::nullopt;
+    const bool right = hello && hello->rank == line.other;
+    if (!right && calls(line.other)) {
+      to_call_.push_back(line.other);  // It took this rank for a stranger that says nothing.
+      next_call_ = Clock::now() + kLookEvery;
+    }
+    if (!right || segments_[index(line.other)]) {
+      return false;
+    }
+    keep(line.other, std::move(parcel->fd), line.socket.get());
+    if (calls(line.other)) {
+      line.next = Line::Next::kSend;
+      return send_own(line);
+    }
+    ::send(line.socket.get(), &kGotIt, 1, MSG_NOSIGNAL);
+    return false;
+  }
+
+  bool hear_confirmation(const Line& line) {
+    if (read(line.socket.get()).empty()) {
+      throw PeerError(what() + who(line.other) + closed());
+    }
+    return false;
+  }
+
+  static std::string closed() {
+    return " closed the connection while the group was formed; see its log";
   }
 
   void keep(int other, UniqueFd fd, int socket) {
@@ -277,6 +290,45 @@ class Handover {
     peers_[index(other)] = {identify(pid), notices_[index(other)].host};
   }
 
+  // Throws if one of those that are missing has ended, or at the deadline.
+  void look_after_peers() {
+    if (Clock::now() < next_look_ && !deadline_.passed()) {
+      return;
+    }
+    next_look_ = Clock::now() + kLookEvery;
+    const auto others = missing();
+    for (const int other : others) {
+      if (state_of({.pid = notices_[index(other)].pid}).life != Life::kEnded) {
+        continue;
+      }
+      if (ended_ == other) {
+        throw PeerError(what() + who(other) + " ended while the group was formed; see its log");
+      }
+      ended_ = other;  // It may have been done: what it said last is read first.
+      next_look_ = Clock::now();
+      return;
+    }
+    if (deadline_.passed() && !others.empty()) {
+      throw_late(others);
+    }
+  }
+
+  [[noreturn]] void throw_late(const std::vector<int>& others) const {
+    if (std::any_of(lines_.begin(), lines_.end(),
+                    [](const Line& line) { return line.next == Line::Next::kSend; })) {
+      rlimit limit{};
+      ::getrlimit(RLIMIT_NOFILE, &limit);
+      throw IoError(what() + "the kernel took no further descriptor within " +
+                    to_text(deadline_.total()) +
+                    ", because too many are on their way between this user's processes (at most " +
+                    std::to_string(limit.rlim_cur) +
+                    "); raise `ulimit -n`, or form fewer groups at the same time");
+    }
+    throw PeerError(what() + "rank " + join_numbers(others) +
+                    " did not hand over its memory within " + to_text(deadline_.total()) +
+                    "; see its log");
+  }
+
   int rank_;
   int size_;
   Board& board_;
@@ -286,6 +338,11 @@ class Handover {
   UnixListener listener_;
   Notice mine_;
   std::vector<Notice> notices_;
+  std::vector<int> to_call_;
+  std::list<Line> lines_;
+  std::optional<int> ended_;
+  Clock::time_point next_call_ = Clock::now();
+  Clock::time_point next_look_ = Clock::now() + kLookEvery;
 };
 
 }  // namespace

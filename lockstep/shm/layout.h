@@ -34,6 +34,7 @@ struct alignas(kLine) Announcement {
   Word count;   // Elements.
   Word place;   // Offset in the segment if the tensor lies in the arena, else 0.
   Word factor;  // Bits of a double, for kPremulSum and, in all_reduce and reduce, kSum.
+  Word number;  // What the user knows the collective by; 0: the sequence.
 };
 
 enum class Standing : std::uint64_t { kMember = 0, kLeft = 1, kFailed = 2 };

@@ -201,9 +201,9 @@ void Mailbox::copy(const Incoming& letter, int from, Receipt& receipt) {
           ? team_.memory()->at(from, letter.place, sizeof(Letter) + letter.bytes, kLine)
           : nullptr;
   if (data == nullptr) {
-    receipt.failure = std::make_exception_ptr(
-        UsageError(text_of(receipt, team_) + ": rank " + std::to_string(from) + " sent " +
-                   std::to_string(letter.bytes) + " bytes"));
+    receipt.failure = std::make_exception_ptr(UsageError(text_of(receipt, team_) + ": rank " +
+                                                         std::to_string(from) + " sent " +
+                                                         std::to_string(letter.bytes) + " bytes"));
   } else if (letter.bytes > 0) {
     std::memcpy(receipt.data, data + sizeof(Letter), letter.bytes);
   }

@@ -91,7 +91,8 @@ Team::Team(int rank, std::shared_ptr<Memory> memory, std::vector<Peer> peers,
            const TeamOptions& options)
     : rank_(rank),
       memory_(std::move(memory)),
-      watch_(rank, *memory_, numbered(std::move(peers), options.numbers), options.notice),
+      watch_(rank, *memory_, numbered(std::move(peers), options.numbers),
+             {.notice = options.notice, .bell_patience = options.bell_patience}),
       may_spin_(memory_->layout().size <= usable_cores()),
       calls_(static_cast<std::size_t>(memory_->layout().size)) {}
 
@@ -100,9 +101,10 @@ Team::~Team() { watch_.leave(); }
 void Team::announce(const Call& call, Deadline deadline) {
   watch_.throw_if_broken();
   call_ = call;
+  call_.name = name_;
   deadline_ = deadline;
   ++sequence_;
-  call.write_to(memory_->control(rank_).announcements[sequence_ % 2], sequence_);
+  call_.write_to(memory_->control(rank_).announcements[sequence_ % 2], sequence_);
 }
 
 const std::vector<Call>& Team::agree() {

@@ -27,6 +27,8 @@ struct TeamOptions {
   std::vector<int> numbers;
   // Told, once per wait and rank, of a peer that is stopped.
   std::function<void(const std::string&)> notice;
+  // For tests that count lost wake-ups: see Watch::Options.
+  std::chrono::milliseconds bell_patience{0};
 };
 
 // One thread at a time may run collectives.
@@ -49,6 +51,9 @@ class Team {
   [[nodiscard]] int size() const { return memory_->layout().size; }
   [[nodiscard]] const std::shared_ptr<Memory>& memory() const { return memory_; }
   [[nodiscard]] Watch& watch() { return watch_; }
+
+  // What errors, here and on the other ranks, call the collectives that follow.
+  void call_it(const CallName& name) { name_ = name; }
 
   // Begins the next collective. Throws PeerError if the group is broken.
   void announce(const Call& call, Deadline deadline);
@@ -99,6 +104,7 @@ class Team {
   Watch watch_;
   bool may_spin_;
   Call call_;
+  CallName name_;
   std::vector<Call> calls_;
   Scratch scratch_;
   std::optional<Deadline> deadline_;

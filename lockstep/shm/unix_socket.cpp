@@ -65,7 +65,7 @@ UnixListener listen_unix(int backlog) {
   return {std::move(fd), {address.sun_path + 1, length > first ? length - first : 0}};
 }
 
-UniqueFd connect_unix(const std::string& name, Deadline deadline) {
+UniqueFd try_connect_unix(const std::string& name) {
   sockaddr_un address{.sun_family = AF_UNIX};
   if (name.empty() || name.size() + 1 > sizeof address.sun_path) {
     throw PeerError("shared memory: a peer's socket has no usable name");
@@ -74,14 +74,28 @@ UniqueFd connect_unix(const std::string& name, Deadline deadline) {
   const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   UniqueFd fd = new_socket();
   while (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
-    const bool queue_full = errno == EAGAIN;
-    if ((!queue_full && errno != EINTR) || deadline.passed()) {
+    if (errno == EAGAIN) {
+      return UniqueFd();
+    }
+    if (errno != EINTR) {
       throw PeerError(std::string("shared memory: connecting to a peer's Unix socket: ") +
                       std::strerror(errno));
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return fd;
+}
+
+UniqueFd connect_unix(const std::string& name, Deadline deadline) {
+  while (true) {
+    if (UniqueFd fd = try_connect_unix(name)) {
+      return fd;
+    }
+    if (deadline.passed()) {
+      throw PeerError("shared memory: the queue of a peer's Unix socket is full after " +
+                      to_text(deadline.total()));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Credentials credentials_of(int socket) {
@@ -93,7 +107,7 @@ Credentials credentials_of(int socket) {
   return {peer.pid, peer.uid};
 }
 
-bool send_with_fd(int socket, std::string_view message, int fd) {
+Sent send_with_fd(int socket, std::string_view message, int fd) {
   iovec part{.iov_base = const_cast<char*>(message.data()), .iov_len = message.size()};
   ControlBuffer control{};
   msghdr header{};
@@ -110,7 +124,16 @@ bool send_with_fd(int socket, std::string_view message, int fd) {
   do {
     sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
   } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(message.size());
+  if (sent >= 0) {
+    return Sent::kSent;  // Messages are sent whole.
+  }
+  if (errno == ETOOMANYREFS) {
+    return Sent::kTooManyInFlight;
+  }
+  if (errno == EPIPE || errno == ECONNRESET) {
+    return Sent::kPeerGone;
+  }
+  throw_errno("shared memory: sending a descriptor");
 }
 
 std::optional<Parcel> receive_with_fd(int socket, std::size_t limit) {
@@ -130,6 +153,11 @@ std::optional<Parcel> receive_with_fd(int socket, std::size_t limit) {
     return std::nullopt;
   }
   auto fds = descriptors_in(header);
+  if (fds.empty() && (static_cast<unsigned>(header.msg_flags) & MSG_CTRUNC) != 0) {
+    throw IoError(
+        "shared memory: this process may not have another descriptor, and a peer's memory comes "
+        "with one; raise `ulimit -n`");
+  }
   if (fds.size() != 1 ||
       (static_cast<unsigned>(header.msg_flags) & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     return std::nullopt;

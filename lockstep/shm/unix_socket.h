@@ -18,6 +18,9 @@ struct UnixListener {
 };
 UnixListener listen_unix(int backlog);
 
+// A non-blocking socket. None while the listener's queue is full. Throws PeerError if nobody
+// listens.
+UniqueFd try_connect_unix(const std::string& name);
 // Waits while the listener's queue is full. Throws PeerError if nobody listens or at the deadline.
 UniqueFd connect_unix(const std::string& name, Deadline deadline);
 
@@ -28,15 +31,24 @@ struct Credentials {
 };
 Credentials credentials_of(int socket);
 
-// One message with one descriptor. False if the peer is gone.
-bool send_with_fd(int socket, std::string_view message, int fd);
+enum class Sent {
+  kSent,
+  kPeerGone,
+  // The kernel counts the descriptors of a user that were sent and not yet received, over all its
+  // processes, and refuses more than a process may have open (ulimit -n).
+  kTooManyInFlight,
+};
+// One message with one descriptor. Throws IoError for what is neither the peer's nor the user's
+// doing.
+Sent send_with_fd(int socket, std::string_view message, int fd);
 
 struct Parcel {
   std::string message;
   UniqueFd fd;
 };
-// Nothing if the peer closed, sent more than `limit` bytes, or other than one descriptor. Blocks if
-// there is nothing to read and the socket is blocking.
+// Nothing if the peer closed, sent more than `limit` bytes, or other than one descriptor. Throws
+// IoError if this process may not have another descriptor. Blocks if there is nothing to read and
+// the socket is blocking.
 std::optional<Parcel> receive_with_fd(int socket, std::size_t limit);
 
 }  // namespace lockstep::shm

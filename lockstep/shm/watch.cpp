@@ -1,14 +1,13 @@
 #include "lockstep/shm/watch.h"
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
-#include "lockstep/shm/call.h"
 #include "lockstep/shm/futex.h"
+#include "lockstep/shm/stopped_ranks.h"
+#include "lockstep/shm/word_text.h"
 
 namespace lockstep::shm {
 namespace {
@@ -16,66 +15,18 @@ namespace {
 using Clock = Deadline::Clock;
 
 // How long a death can go unnoticed, and how often a waiting rank wakes for nothing.
-constexpr std::chrono::milliseconds kLook{50};
-// A process that is stopped for a moment (a debugger, a job control key pressed twice) is no news.
-constexpr std::chrono::milliseconds kStoppedForGood{1000};
-
-constexpr std::size_t kWordChars = sizeof(std::uint64_t);
-
-template <std::size_t kWords>
-void write_text(Word (&words)[kWords], const std::string& text) {
-  for (std::size_t i = 0; i < kWords && i * kWordChars < text.size(); ++i) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, text.data() + i * kWordChars,
-                std::min(kWordChars, text.size() - i * kWordChars));
-    words[i].store(word, std::memory_order_relaxed);
-  }
-}
-
-// Whatever a peer wrote there, it becomes a line of text.
-template <std::size_t kWords>
-std::string read_text(const Word (&words)[kWords]) {
-  std::string text(kWords * kWordChars, '\0');
-  for (std::size_t i = 0; i < kWords; ++i) {
-    const std::uint64_t word = words[i].load(std::memory_order_relaxed);
-    std::memcpy(text.data() + i * kWordChars, &word, kWordChars);
-  }
-  text.resize(std::min(text.find('\0'), text.size()));
-  std::replace_if(
-      text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
-  return text;
-}
+constexpr std::chrono::milliseconds kPoll{50};
 
 }  // namespace
 
-// What one wait has seen of its peers so far.
-class Watch::Patience {
- public:
-  // True once, when the rank has been stopped for long enough.
-  bool is_news(int rank, bool stopped) {
-    if (!stopped) {
-      since_.erase(rank);
-      return false;
-    }
-    const auto [entry, is_new] = since_.try_emplace(rank, Clock::now());
-    if (entry->second == Clock::time_point::max() ||
-        Clock::now() - entry->second < kStoppedForGood) {
-      return false;
-    }
-    entry->second = Clock::time_point::max();
-    return true;
-  }
-
- private:
-  std::map<int, Clock::time_point> since_;
-};
-
-Watch::Watch(int rank, Memory& memory, std::vector<Peer> peers,
-             std::function<void(const std::string&)> notice)
-    : rank_(rank), memory_(memory), peers_(std::move(peers)), notice_(std::move(notice)) {}
+Watch::Watch(int rank, Memory& memory, std::vector<Peer> peers, Options options)
+    : rank_(rank),
+      memory_(memory),
+      roster_(rank, memory, std::move(peers)),
+      options_(std::move(options)) {}
 
 void Watch::wait(const Wait& wait, Then then) {
-  Patience patience;
+  StoppedRanks stopped([this](int rank) { return roster_.is_stopped(rank); });
   while (true) {
     throw_if_broken();
     if (sleep(wait)) {
@@ -86,25 +37,33 @@ void Watch::wait(const Wait& wait, Then then) {
       return;
     }
     const auto awaited = wait.awaited();
-    std::vector<std::string> late;
-    for (const int rank : awaited) {
-      const bool stopped =
-          state_of(peers_[static_cast<std::size_t>(rank)].process).life == Life::kStopped;
-      if (patience.is_news(rank, stopped) && notice_) {
-        notice_(wait.what() + ": " + who(rank) + " is stopped (" + last_call_of(rank) +
-                "); waiting until it goes on, at most " + to_text(wait.deadline.remaining()));
+    for (const int rank : stopped.find(awaited)) {
+      if (options_.notice) {
+        options_.notice(wait.what() + ": " + who(rank) + " is stopped (" +
+                        roster_.last_call_of(rank) + "); waiting until it goes on, at most " +
+                        to_text(wait.deadline.remaining()));
       }
-      late.push_back(who(rank) + " (" + (stopped ? "stopped, " : "") + last_call_of(rank) + ")");
     }
     if (wait.deadline.passed()) {
-      const std::string list = late.empty() ? "nobody else is there, who" : join(late, ", ");
       fail({.reason = Reason::kLate, .culprit = awaited.empty() ? rank_ : awaited.front()},
-           wait.what() + ": timed out: " + list + (late.size() > 1 ? " have" : " has") +
-               " not arrived after " + to_text(wait.deadline.total()) +
+           wait.what() + ": timed out: " + late_text(awaited) + " not arrived after " +
+               to_text(wait.deadline.total()) +
                "; see the log there, or raise the timeout if it is only slow",
            then);
     }
   }
+}
+
+std::string Watch::late_text(const std::vector<int>& ranks) const {
+  if (ranks.empty()) {
+    return "nobody else is there, who has";
+  }
+  std::vector<std::string> late;
+  for (const int rank : ranks) {
+    late.push_back(who(rank) + " (" + (roster_.is_stopped(rank) ? "stopped, " : "") +
+                   roster_.last_call_of(rank) + ")");
+  }
+  return join(late, ", ") + (late.size() > 1 ? " have" : " has");
 }
 
 void Watch::look(const Wait& wait, Then then) {
@@ -135,17 +94,31 @@ void Watch::throw_if_given_up(std::uint64_t phase, const std::function<std::stri
 // The sleeper says that it sleeps, then looks once more; the one that rings changes the word, then
 // looks for sleepers. In the one order of all sequentially consistent operations one of the two
 // comes first, so no bell is missed.
-bool Watch::sleep(const Wait& wait) const {
+bool Watch::sleep(const Wait& wait) {
   Control& own = memory_.control(rank_);
   own.sleepers.fetch_add(1);
   const auto heard = own.bell.load();
   bool ready = wait.ready();
   if (!ready) {
-    futex_wait(own.bell, heard, std::min(kLook, wait.deadline.remaining()));
+    futex_wait(own.bell, heard, std::min(kPoll, wait.deadline.remaining()));
     ready = wait.ready();
+    if (ready && own.bell.load() == heard && options_.bell_patience.count() > 0) {
+      wait_for_bell(heard);
+    }
   }
   own.sleepers.fetch_sub(1);
   return ready;
+}
+
+// Whoever made the wait ready sees this sleeper afterwards and rings, sooner or later: it may have
+// lost its core in between. A bell that does not ring at all was lost.
+void Watch::wait_for_bell(std::uint32_t heard) {
+  Control& own = memory_.control(rank_);
+  const auto deadline = Deadline::in(options_.bell_patience);
+  while (own.bell.load() == heard && !deadline.passed()) {
+    futex_wait(own.bell, heard, deadline.remaining());
+  }
+  missed_bells_ += own.bell.load() == heard ? 1 : 0;
 }
 
 void Watch::ring(int rank) const {
@@ -158,22 +131,24 @@ void Watch::ring(int rank) const {
 
 std::vector<Watch::Failure> Watch::failures_among(const std::vector<int>& ranks) const {
   std::vector<Failure> found;
+  roster_.look();
   for (const int rank : ranks) {
     const Fate& fate = memory_.control(rank).fate;
     const auto standing = static_cast<Standing>(fate.standing.load());
     const auto culprit = fate.culprit.load();
-    if (standing == Standing::kFailed && culprit < peers_.size()) {
+    if (standing == Standing::kFailed &&
+        culprit < static_cast<std::uint64_t>(memory_.layout().size)) {
       found.push_back({.reason = static_cast<Reason>(fate.reason.load()),
                        .culprit = static_cast<int>(culprit),
                        .signal = static_cast<int>(fate.signal.load() & 0x7f),
                        .reporter = rank});
       continue;
     }
-    const auto state = state_of(peers_[static_cast<std::size_t>(rank)].process);
+    const auto signal = roster_.ended_by(rank);
     if (standing == Standing::kLeft) {
       found.push_back({.reason = Reason::kLeft, .culprit = rank});
-    } else if (state.life == Life::kEnded) {
-      found.push_back({.reason = Reason::kEnded, .culprit = rank, .signal = state.signal});
+    } else if (signal) {
+      found.push_back({.reason = Reason::kEnded, .culprit = rank, .signal = *signal});
     }
   }
   // What this rank saw by itself tells more than what another says, and a death more than the rest.
@@ -204,48 +179,31 @@ std::string Watch::explain(const Failure& failure) const {
       return culprit +
              (failure.signal != 0 ? " was killed by " + signal_name(failure.signal)
                                   : std::string(" ended")) +
-             " (" + last_call_of(failure.culprit) + ")" +
+             " (" + roster_.last_call_of(failure.culprit) + ")" +
              (reporter.empty() ? "" : ", as " + reporter + " found");
     case Reason::kLate:
       return reporter + " gave up waiting for " +
-             (failure.culprit == rank_ ? "this rank"
-                                       : culprit + " (" + last_call_of(failure.culprit) + ")");
+             (failure.culprit == rank_
+                  ? "this rank"
+                  : culprit + " (" + roster_.last_call_of(failure.culprit) + ")");
     case Reason::kLeft:
-      return culprit + " left the group (" + last_call_of(failure.culprit) + ")" +
+      return culprit + " left the group (" + roster_.last_call_of(failure.culprit) + ")" +
              (reporter.empty() ? "" : ", as " + reporter + " found");
     case Reason::kMismatch:
       return reporter + " found that the ranks' calls do not match";
     case Reason::kAborted: {
       const std::string words = read_text(memory_.control(failure.culprit).fate.text);
       return culprit + " aborted the group" +
-             (words.empty() ? " (" + last_call_of(failure.culprit) + ")" : ": " + words);
+             (words.empty() ? " (" + roster_.last_call_of(failure.culprit) + ")" : ": " + words);
     }
   }
   return reporter + " failed";  // A reason that this version does not know.
-}
-
-std::string Watch::last_call_of(int rank) const {
-  const Control& control = memory_.control(rank);
-  const Announcement* latest = &control.announcements[0];
-  if (control.announcements[1].sequence.load(std::memory_order_relaxed) >
-      latest->sequence.load(std::memory_order_relaxed)) {
-    latest = &control.announcements[1];
-  }
-  const auto sequence = latest->sequence.load(std::memory_order_relaxed);
-  const std::string doing = text_of(progress_of(rank));
-  return (doing.empty() ? "" : doing + ", ") +
-         (sequence == 0 ? "it has called no collective yet"
-                        : "its last call: " + Call::read_from(*latest).text(sequence));
 }
 
 void Watch::report(const Progress& progress) {
   if (fork_guard_.in_owner()) {
     memory_.control(rank_).progress.store(pack(progress), std::memory_order_relaxed);
   }
-}
-
-Progress Watch::progress_of(int rank) const {
-  return unpack(memory_.control(rank).progress.load(std::memory_order_relaxed));
 }
 
 void Watch::fail(const Failure& failure, const std::string& text, Then then) {
@@ -323,19 +281,6 @@ void Watch::ring_all() const {
 
 bool Watch::has_left(int rank) const {
   return memory_.control(rank).fate.standing.load() == static_cast<std::uint64_t>(Standing::kLeft);
-}
-
-std::string Watch::self() const {
-  const int number = peers_[static_cast<std::size_t>(rank_)].number;
-  const std::string size = std::to_string(memory_.layout().size);
-  return number < 0 ? "rank " + std::to_string(rank_) + " of " + size
-                    : "rank " + std::to_string(number) + ", one of " + size + " on its host";
-}
-
-std::string Watch::who(int rank) const {
-  const auto& peer = peers_[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(peer.number < 0 ? rank : peer.number) + " (pid " +
-         std::to_string(peer.process.pid) + " on " + peer.host + ")";
 }
 
 }  // namespace lockstep::shm

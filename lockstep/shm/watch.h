@@ -1,6 +1,8 @@
 // Waiting for other ranks, and finding out why they do not come.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -8,9 +10,9 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/fork_guard.h"
-#include "lockstep/shm/handover.h"
 #include "lockstep/shm/memory.h"
 #include "lockstep/shm/progress.h"
+#include "lockstep/shm/roster.h"
 
 namespace lockstep::shm {
 
@@ -25,9 +27,14 @@ struct Wait {
 // Thread-safe.
 class Watch {
  public:
-  // `notice` is told, once per wait and rank, of a peer that is stopped.
-  Watch(int rank, Memory& memory, std::vector<Peer> peers,
-        std::function<void(const std::string&)> notice);
+  struct Options {
+    // Told, once per wait and rank, of a peer that is stopped.
+    std::function<void(const std::string&)> notice;
+    // For tests. A sleeper whose wait is over although no bell rang waits so long for the bell, and
+    // counts it as missed if it does not ring: see missed_bells(). 0: it does not.
+    std::chrono::milliseconds bell_patience{0};
+  };
+  Watch(int rank, Memory& memory, std::vector<Peer> peers, Options options);
 
   enum class Then {
     kBreak,  // The group is of no use to this rank any more; its peers are told why.
@@ -59,12 +66,16 @@ class Watch {
   void leave();
 
   [[nodiscard]] bool has_left(int rank) const;
-  [[nodiscard]] std::string who(int rank) const;  // "rank 1 (pid 123 on box)".
-  [[nodiscard]] std::string self() const;         // "rank 0 of 2".
+  [[nodiscard]] std::string who(int rank) const { return roster_.who(rank); }
+  [[nodiscard]] std::string self() const { return roster_.self(); }
 
   // What this rank is doing; errors of the others repeat it.
   void report(const Progress& progress);
-  [[nodiscard]] Progress progress_of(int rank) const;
+  [[nodiscard]] Progress progress_of(int rank) const { return roster_.progress_of(rank); }
+
+  // Waits that ended only because they look again every now and then: lost wake-ups. Counted where
+  // Options::bell_patience is not 0.
+  [[nodiscard]] std::uint64_t missed_bells() const { return missed_bells_; }
 
  private:
   struct Failure {
@@ -73,13 +84,13 @@ class Watch {
     int signal = 0;
     int reporter = -1;  // The rank that found it, if it was not this one.
   };
-  class Patience;
 
   [[nodiscard]] std::vector<Failure> failures_among(const std::vector<int>& ranks) const;
   [[nodiscard]] std::string explain(const std::vector<Failure>& failures) const;
   [[nodiscard]] std::string explain(const Failure& failure) const;
-  [[nodiscard]] std::string last_call_of(int rank) const;
-  bool sleep(const Wait& wait) const;
+  [[nodiscard]] std::string late_text(const std::vector<int>& ranks) const;
+  bool sleep(const Wait& wait);
+  void wait_for_bell(std::uint32_t heard);
   void ring_all() const;
   [[noreturn]] void fail(const Failure& failure, const std::string& text, Then then);
   void record(const Failure& failure, const std::string& text);
@@ -87,8 +98,9 @@ class Watch {
   int rank_;
   Memory& memory_;
   ForkGuard fork_guard_;  // A fork shares the memory, but is no member.
-  std::vector<Peer> peers_;
-  std::function<void(const std::string&)> notice_;
+  Roster roster_;
+  Options options_;
+  std::atomic<std::uint64_t> missed_bells_{0};
   mutable std::mutex mutex_;
   std::string broken_;  // Why; empty while all is well.
 };

@@ -36,7 +36,7 @@ class ShmArena : public ::testing::Test {
   std::size_t take(std::size_t bytes) { return arena_.take(bytes, "test"); }
   // Memory of the machine that the segment holds.
   [[nodiscard]] std::size_t backed() const {
-    struct stat info {};
+    struct stat info{};
     ::fstat(segment_.fd(), &info);
     return static_cast<std::size_t>(info.st_blocks) * 512;
   }
@@ -172,7 +172,7 @@ class ShmArenaGrowth : public ::testing::Test {
 
   std::size_t take(std::size_t bytes) { return arena_.take(bytes, "test"); }
   [[nodiscard]] std::size_t backed() const {
-    struct stat info {};
+    struct stat info{};
     ::fstat(segment_.fd(), &info);
     return static_cast<std::size_t>(info.st_blocks) * 512;
   }
@@ -250,7 +250,7 @@ TEST(ShmArenaGrowthWithoutAddressSpace, IsAnIoErrorThatTakesNothing) {
     } catch (const IoError& caught) {
       error = caught.what();
     }
-    struct stat info {};
+    struct stat info{};
     ::fstat(segment.fd(), &info);
     const bool took = info.st_blocks != 0 || segment.pieces() != 1;
     ::_exit(error.find("ulimit -v") != std::string::npos && !took ? 0 : 1);

@@ -128,5 +128,19 @@ TEST(ShmCallOfGarbage, AnyWordsCanBePrinted) {
   }
 }
 
+TEST(Call, AStepOfAnotherCollectiveIsCalledByTheNameAndNumberOfThatOne) {
+  Announcement announcement;
+  const Call step{.kind = Kind::kReduceScatter,
+                  .dtype = DType::kFloat,
+                  .name = {.number = 5, .kind = Kind::kAllReduce}};
+  step.write_to(announcement, 17);
+  const Call read = Call::read_from(announcement);
+  EXPECT_EQ(read.text(17), "all_reduce #5 (sum, float32)");
+  EXPECT_TRUE(read.matches(step));
+  Call other = step;
+  other.name.kind = Kind::kReduce;
+  EXPECT_FALSE(other.matches(step));
+}
+
 }  // namespace
 }  // namespace lockstep::shm

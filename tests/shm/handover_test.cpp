@@ -1,16 +1,21 @@
 #include "lockstep/shm/handover.h"
 
 #include <gmock/gmock.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstring>
-#include <sstream>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/shm/layout.h"
+#include "lockstep/shm/notice.h"
 #include "lockstep/shm/unix_socket.h"
 #include "tests/shm/teams.h"
 
@@ -77,21 +82,17 @@ class LastWord : public Board {
   Board& board_;
 };
 
-struct Notice {
-  std::string socket;
-  std::string secret;
-};
 Notice notice_of(Board& board, int rank) {
-  std::istringstream text(board.read("shm/" + std::to_string(rank), soon()));
-  std::string version;
-  Notice notice;
-  std::getline(text, version);
-  std::getline(text, notice.socket);
-  std::getline(text, notice.secret);
-  return notice;
+  return parse_notice(board.read(notice_key(rank), soon())).value();
 }
 
-// What a rank says when it hands over its segment.
+// A rank of this host that listens there.
+Notice notice_with(const std::string& socket) {
+  return {
+      .socket = socket, .secret = "secret", .pid = ::getpid(), .host_id = host_id(), .host = "box"};
+}
+
+// What a rank says first, and when it hands over its segment.
 std::string hello(std::uint32_t rank, const std::string& secret, std::uint32_t version = kVersion) {
   std::string text(16 + 32, '\0');
   std::memcpy(text.data(), &kMagic, 8);
@@ -187,23 +188,48 @@ TEST_P(ShmHandOverWithoutRank, ADeadRankIsNamedLongBeforeTheDeadline) {
 TEST(ShmHandOver, ARankThatLivesAndDoesNotComeIsNamedAtTheDeadline) {
   FolderBoard board;
   const auto listener = listen_unix(1);
-  board.post("shm/1", std::to_string(kVersion) + "\n" + listener.name + "\nsecret\n" +
-                          std::to_string(::getpid()) + "\n" + host_id() + "\nbox");
+  board.post(notice_key(1), notice_text(notice_with(listener.name)));
   EXPECT_THAT(
       [&] { hand_over(segment_of(0), 0, 2, board, Deadline::in(std::chrono::milliseconds(50))); },
       ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1 did not"), HasSubstr("50 ms"))));
 }
 
+// The notice of a rank that is there, but for its version.
+class ShmHandOverVersion : public ::testing::TestWithParam<std::uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(Versions, ShmHandOverVersion,
+                         ::testing::Values(0, 2, kVersion - 1, kVersion + 1));
+
+TEST_P(ShmHandOverVersion, ThatIsAnotherIsAPeerErrorThatNamesTheRank) {
+  FolderBoard board;
+  const auto listener = listen_unix(1);
+  const std::string text = notice_text(notice_with(listener.name));
+  board.post(notice_key(1), std::to_string(GetParam()) + text.substr(text.find('\n')));
+  EXPECT_THAT([&] { hand_over(segment_of(0), 0, 2, board, Deadline::in(std::chrono::seconds(1))); },
+              ThrowsMessage<PeerError>(
+                  AllOf(HasSubstr("rank 1 speaks another version of the protocol than this one (" +
+                                  std::to_string(kVersion) + ")"))));
+}
+
 class ShmHandOverNotice : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Texts, ShmHandOverNotice,
-                         ::testing::Values("", "1\na\nb\n3\nc\nd", "2\n", "\n\n\n\n\n", "garbage",
-                                           "2\na\nb\n3\nc\nd\ne"));
+                         ::testing::Values("", "garbage", "\n\n\n\n\n",
+                                           std::to_string(kVersion) + "\n"));
 
-TEST_P(ShmHandOverNotice, OfAnotherVersionIsAPeerErrorThatNamesTheRank) {
+TEST_P(ShmHandOverNotice, OfAnotherFormIsAPeerErrorThatNamesTheRank) {
   FolderBoard board;
-  board.post("shm/1", GetParam());
+  board.post(notice_key(1), GetParam());
   EXPECT_THAT([&] { hand_over(segment_of(0), 0, 2, board, soon()); },
               ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 1"), HasSubstr("another version"))));
+}
+
+void write(int socket, const std::string& message) {
+  ASSERT_EQ(::write(socket, message.data(), message.size()), static_cast<ssize_t>(message.size()));
+}
+
+// What a rank that was called sends first: its own segment.
+std::optional<Parcel> answer_on(int socket) {
+  pollfd entry{.fd = socket, .events = POLLIN, .revents = 0};
+  return ::poll(&entry, 1, soon().poll_timeout()) == 1 ? receive_with_fd(socket, 64) : std::nullopt;
 }
 
 // Strangers call rank 0 before rank 1 does; then the group must form all the same.
@@ -225,7 +251,7 @@ class ShmHandOverStranger : public ::testing::Test {
 
   UniqueFd& call() { return sockets_.emplace_back(connect_unix(notice_.socket, soon())); }
   void send(const std::string& message) {
-    ASSERT_TRUE(send_with_fd(call().get(), message, segment_.fd()));
+    ASSERT_EQ(send_with_fd(call().get(), message, segment_.fd()), Sent::kSent);
   }
   void TearDown() override { board_.post("go", ""); }
 };
@@ -245,10 +271,14 @@ TEST_F(ShmHandOverStranger, ThatSendsGarbageIsTurnedAway) {
   send(std::string(5000, 'x'));
 }
 
+TEST_F(ShmHandOverStranger, ThatKnowsTheSecretAndSaysNoMoreIsNotWaitedFor) {
+  write(call().get(), hello(1, notice_.secret));
+}
+
 TEST_F(ShmHandOverStranger, ThatSendsNoDescriptorIsTurnedAway) {
-  const std::string message = hello(1, notice_.secret);
-  ASSERT_EQ(::write(call().get(), message.data(), message.size()),
-            static_cast<ssize_t>(message.size()));
+  const int socket = call().get();
+  write(socket, hello(1, notice_.secret));
+  write(socket, hello(1, notice_.secret));  // Where its descriptor is due.
 }
 
 TEST_F(ShmHandOverStranger, ThatDoesNotKnowTheSecretIsTurnedAway) {
@@ -277,11 +307,88 @@ TEST(ShmHandOver, ARankThatHandsOverSomethingElseIsNamed) {
                     AllOf(HasSubstr("rank 1 (pid "), HasSubstr("no sealed memory segment"))));
   });
   const auto notice = notice_of(board, 0);
-  board.post("shm/1", std::to_string(kVersion) + "\nsocket\nsecret\n" + std::to_string(::getpid()) +
-                          "\n" + host_id() + "\nbox");
+  board.post(notice_key(1), notice_text(notice_with("socket")));
   const auto socket = connect_unix(notice.socket, soon());
-  EXPECT_TRUE(send_with_fd(socket.get(), hello(1, notice.secret), 0));
+  write(socket.get(), hello(1, notice.secret));
+  ASSERT_TRUE(answer_on(socket.get()));
+  EXPECT_EQ(send_with_fd(socket.get(), hello(1, notice.secret), 0), Sent::kSent);
   EXPECT_EQ(zero.status(), 0);
+}
+
+// Ordinary users' processes on a busy machine take their time.
+Deadline in_a_while() { return Deadline::in(std::chrono::seconds(240)); }
+
+// Ranks of an ordinary user that may have `files` descriptors each form `groups` groups, all at the
+// same time. The kernel lets that user have as many in flight, over all of its processes.
+void form_groups(int ranks, int groups, rlim_t files) {
+  std::vector<FolderBoard> boards(static_cast<std::size_t>(groups));
+  std::vector<std::unique_ptr<Process>> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    processes.push_back(std::make_unique<Process>([&, rank] {
+      const rlimit limit{.rlim_cur = files, .rlim_max = files};
+      ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+      ASSERT_TRUE(testing::become_ordinary_user());
+      auto options = testing::small_options();
+      options.arena_bytes = std::size_t{1} << 20;
+      std::vector<std::unique_ptr<Team>> teams(boards.size());
+      std::vector<std::thread> threads;
+      for (std::size_t i = 0; i < boards.size(); ++i) {
+        threads.emplace_back([&, i] {
+          EXPECT_NO_THROW(teams[i] = Team::join(rank, ranks, boards[i], in_a_while(), options));
+        });
+      }
+      for (auto& thread : threads) {
+        thread.join();
+      }
+      for (const auto& team : teams) {
+        ASSERT_TRUE(team);
+        std::vector<std::int32_t> values(10, rank + 1);
+        all_reduce(*team, testing::tensor_of(values),
+                   {.reduction = {DType::kInt32, ReduceOp::kSum}}, in_a_while());
+        EXPECT_EQ(values[9], ranks * (ranks + 1) / 2);
+      }
+    }));
+  }
+}
+
+TEST(ShmHandOverOfAnOrdinaryUser, SixtyFourRanksMeetWithTheUsualLimitOfDescriptors) {
+  form_groups(64, 1, 1024);
+}
+
+TEST(ShmHandOverOfAnOrdinaryUser, SeveralGroupsOfManyRanksMeetAtOnce) { form_groups(32, 4, 1024); }
+
+// More calls are open at once than may be in flight.
+TEST(ShmHandOverOfAnOrdinaryUser, RanksWaitUntilOthersDescriptorsHaveArrived) {
+  form_groups(32, 1, 64);
+}
+
+TEST(ShmHandOverOfAnOrdinaryUser, WhatOthersLeaveInFlightIsAnErrorThatSaysSo) {
+  FolderBoard board;
+  std::vector<std::unique_ptr<Process>> processes;
+  for (int rank = 0; rank < 2; ++rank) {
+    processes.push_back(std::make_unique<Process>([&, rank] {
+      const rlimit limit{.rlim_cur = 30, .rlim_max = 30};
+      ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
+      ASSERT_TRUE(testing::become_ordinary_user());
+      std::array<int, 2> ends{};
+      ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends.data()), 0);
+      while (send_with_fd(ends[0], "x", 0) == Sent::kSent) {
+      }
+      board.post("full/" + std::to_string(rank), "");
+      board.read("full/" + std::to_string(1 - rank), soon());
+      // Rank 0 is to send first; its error ends the connection of the other.
+      try {
+        const Deadline deadline = Deadline::in(std::chrono::seconds(rank == 0 ? 1 : 60));
+        hand_over(segment_of(rank), rank, 2, board, deadline);
+        ADD_FAILURE() << "the group was formed";
+      } catch (const IoError& error) {
+        EXPECT_EQ(rank, 0);
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("at most 30"), HasSubstr("ulimit -n")));
+      } catch (const PeerError& error) {
+        EXPECT_EQ(rank, 1);
+      }
+    }));
+  }
 }
 
 }  // namespace

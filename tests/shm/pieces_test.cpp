@@ -170,28 +170,24 @@ TEST(ShmPieces, ARankThatCannotMapAPeersMemoryEndsTheGroupAndSaysWhy) {
         constexpr std::size_t kCount = 16 * kMiOfPiece;
         const auto memory = allocate(team.memory(), team.rank(), kCount * 4);
         if (team.rank() == 1) {
-          EXPECT_THAT(
-              [&] {
-                all_reduce(team, {memory.get(), kCount}, kPieceSum, soon());
-              },
-              ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 0 (pid "),
-                                             HasSubstr("aborted the group: "),
-                                             HasSubstr("memory of rank 1: "))));
+          EXPECT_THAT([&] { all_reduce(team, {memory.get(), kCount}, kPieceSum, soon()); },
+                      ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 0 (pid "),
+                                                     HasSubstr("aborted the group: "),
+                                                     HasSubstr("memory of rank 1: "))));
           return;
         }
         std::size_t pages = 0;
         std::ifstream("/proc/self/statm") >> pages;
         const rlim_t limit =
             pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + 16 * kMiOfPiece;
-        const rlimit both{.rlim_cur = limit, .rlim_max = RLIM_INFINITY};
-        ASSERT_EQ(::setrlimit(RLIMIT_AS, &both), 0);
-        EXPECT_THAT(
-            [&] {
-              all_reduce(team, {memory.get(), kCount}, kPieceSum, soon());
-            },
-            ThrowsMessage<IoError>(AllOf(HasSubstr("all_reduce #1 "),
-                                         HasSubstr("on rank 0 of 2: memory of rank 1: "),
-                                         HasSubstr("64.0 MiB"), HasSubstr("ulimit -v"))));
+        rlimit limits{};
+        ASSERT_EQ(::getrlimit(RLIMIT_AS, &limits), 0);
+        limits.rlim_cur = limit;
+        ASSERT_EQ(::setrlimit(RLIMIT_AS, &limits), 0);
+        EXPECT_THAT([&] { all_reduce(team, {memory.get(), kCount}, kPieceSum, soon()); },
+                    ThrowsMessage<IoError>(AllOf(HasSubstr("all_reduce #1 "),
+                                                 HasSubstr("on rank 0 of 2: memory of rank 1: "),
+                                                 HasSubstr("64.0 MiB"), HasSubstr("ulimit -v"))));
         EXPECT_THROW(barrier(team, soon()), PeerError) << "it stays broken";
       },
       with_a_small_arena());

@@ -32,7 +32,7 @@ constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 UniqueFd duplicate(int fd) { return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 std::size_t pages_of(const Segment& segment) {
-  struct stat info {};
+  struct stat info{};
   ::fstat(segment.fd(), &info);
   return static_cast<std::size_t>(info.st_blocks) * 512 / 4096;
 }
@@ -171,7 +171,7 @@ TEST(ShmSegment, NoPeerCanAddASeal) {
 
 TEST(ShmSegment, HasNoNameThatCouldBeLeftBehind) {
   const Segment segment = Segment::create(kMebibyte);
-  struct stat info {};
+  struct stat info{};
   ASSERT_EQ(::fstat(segment.fd(), &info), 0);
   EXPECT_EQ(info.st_nlink, 0U);
 }

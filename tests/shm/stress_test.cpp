@@ -19,6 +19,34 @@ using testing::FolderBoard;
 using testing::small_options;
 using testing::soon;
 
+// Sleepers look again every 50 ms, which would hide a wake-up that was lost: each one is counted.
+TeamOptions stress_options() {
+  auto options = small_options();
+  options.bell_patience = std::chrono::seconds(20);
+  return options;
+}
+void expect_no_lost_wake_up(Team& team) {
+  EXPECT_EQ(team.watch().missed_bells(), 0U) << "rank " << team.rank();
+}
+void stress_threads(int size, const testing::Body& body) {
+  testing::on_threads(
+      size,
+      [&](Team& team) {
+        body(team);
+        expect_no_lost_wake_up(team);
+      },
+      stress_options());
+}
+void stress_processes(int size, const testing::Body& body) {
+  testing::on_processes(
+      size,
+      [&](Team& team) {
+        body(team);
+        expect_no_lost_wake_up(team);
+      },
+      stress_options());
+}
+
 constexpr Fold kSumOfInts{.reduction = {DType::kInt32, ReduceOp::kSum}};
 
 // Each rank is in two of them.
@@ -83,13 +111,14 @@ void run(Team& team, unsigned group) {
           << at << " of " << round.count;
     }
   }
+  expect_no_lost_wake_up(team);
 }
 
 TEST(ShmStress, ThreadsOfOverlappingGroupsGetTheirSums) {
   std::vector<std::vector<std::unique_ptr<Team>>> teams;
   std::vector<std::thread> threads;
   for (const auto& group : kGroups) {
-    teams.push_back(Team::in_process(static_cast<int>(group.size()), small_options()));
+    teams.push_back(Team::in_process(static_cast<int>(group.size()), stress_options()));
   }
   for (unsigned group = 0; group < teams.size(); ++group) {
     for (const auto& team : teams[group]) {
@@ -112,7 +141,7 @@ void run_rank(int rank, std::vector<FolderBoard>& boards) {
         EXPECT_NO_THROW({
           const auto team =
               Team::join(static_cast<int>(place - members.begin()),
-                         static_cast<int>(members.size()), boards[group], soon(), small_options());
+                         static_cast<int>(members.size()), boards[group], soon(), stress_options());
           run(*team, group);
         });
       });
@@ -184,8 +213,31 @@ void keep_order(Team& team) {
   barrier(team, soon());
 }
 
-TEST(ShmStress, MessagesBetweenThreadsKeepTheirOrder) { testing::on_threads(2, keep_order); }
-TEST(ShmStress, MessagesBetweenProcessesKeepTheirOrder) { testing::on_processes(2, keep_order); }
+TEST(ShmStress, MessagesBetweenThreadsKeepTheirOrder) { stress_threads(2, keep_order); }
+TEST(ShmStress, MessagesBetweenProcessesKeepTheirOrder) { stress_processes(2, keep_order); }
+
+// Each message finds a receiver that sleeps, or is about to.
+void take_turns(Team& team) {
+  Mailbox mailbox(team);
+  const int other = 1 - team.rank();
+  for (int i = 0; i < total(); ++i) {
+    int got = -1;
+    const auto receipt = mailbox.post(
+        {.source = other, .data = reinterpret_cast<std::byte*>(&got), .bytes = sizeof got});
+    if (i % 2 == team.rank()) {
+      mailbox.send(other, 0, reinterpret_cast<const std::byte*>(&i), sizeof i);
+    }
+    mailbox.wait(*receipt, soon());
+    ASSERT_EQ(got, i);
+    if (i % 2 != team.rank()) {
+      mailbox.send(other, 0, reinterpret_cast<const std::byte*>(&i), sizeof i);
+    }
+  }
+  barrier(team, soon());
+}
+
+TEST(ShmStress, MessagesWakeTheirReceiverOnThreads) { stress_threads(2, take_turns); }
+TEST(ShmStress, MessagesWakeTheirReceiverInProcesses) { stress_processes(2, take_turns); }
 
 // All kinds after each other, of sizes below and above a chunk, with every value checked: what
 // shows that two staging buffers are enough.
@@ -245,13 +297,13 @@ void mix(Team& team, unsigned seed, int rounds) {
 
 TEST(ShmStress, MixedCollectivesKeepTheirValuesOnThreads) {
   for (const int size : {2, 3, 4}) {
-    testing::on_threads(size, [](Team& team) { mix(team, 5, 300); });
+    stress_threads(size, [](Team& team) { mix(team, 5, 300); });
   }
 }
 
 TEST(ShmStress, MixedCollectivesKeepTheirValuesInProcesses) {
   for (const int size : {2, 4}) {
-    testing::on_processes(size, [](Team& team) { mix(team, 7, 1000); });
+    stress_processes(size, [](Team& team) { mix(team, 7, 1000); });
   }
 }
 

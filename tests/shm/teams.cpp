@@ -1,6 +1,7 @@
 #include "tests/shm/teams.h"
 
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,9 +62,16 @@ void on_processes(int size, const Body& body, const TeamOptions& options,
   }
 }
 
+bool become_ordinary_user() {
+  constexpr uid_t kNobody = 65534;
+  return ::geteuid() != 0 ||
+         (::setgroups(0, nullptr) == 0 && ::setgid(kNobody) == 0 && ::setuid(kNobody) == 0);
+}
+
 FolderBoard::FolderBoard() : owner_(::getpid()) {
   std::string name = (fs::temp_directory_path() / "lockstep-board-XXXXXX").string();
   folder_ = ::mkdtemp(name.data());
+  fs::permissions(folder_, fs::perms::all);
 }
 
 FolderBoard::~FolderBoard() {

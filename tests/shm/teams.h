@@ -24,7 +24,10 @@ void on_threads(int size, const Body& body, const TeamOptions& options = small_o
 void on_processes(int size, const Body& body, const TeamOptions& options = small_options(),
                   const std::vector<int>& killed = {});
 
-// Texts by key in a folder of its own, which goes with it.
+// A forked child of root gives its rights up, as limits do not hold for root. False if it cannot.
+bool become_ordinary_user();
+
+// Texts by key in a folder of its own, which goes with it. Any user may post.
 class FolderBoard : public Board {
  public:
   FolderBoard();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -122,7 +123,7 @@ TEST(ShmCredentials, AreThoseOfTheProcessAtTheOtherEnd) {
 TEST(ShmReceiveWithFd, GetsMessageAndDescriptor) {
   const auto ends = make_ends();
   const Pipe pipe = make_pipe();
-  ASSERT_TRUE(send_with_fd(ends.near.get(), "hello", pipe.write_end.get()));
+  ASSERT_EQ(send_with_fd(ends.near.get(), "hello", pipe.write_end.get()), Sent::kSent);
   const auto parcel = receive_with_fd(ends.far.get(), 64);
   ASSERT_TRUE(parcel);
   EXPECT_EQ(parcel->message, "hello");
@@ -133,8 +134,8 @@ TEST(ShmReceiveWithFd, GetsMessageAndDescriptor) {
 
 TEST(ShmReceiveWithFd, MessagesStayApart) {
   const auto ends = make_ends();
-  ASSERT_TRUE(send_with_fd(ends.near.get(), "one", 0));
-  ASSERT_TRUE(send_with_fd(ends.near.get(), "two", 0));
+  ASSERT_EQ(send_with_fd(ends.near.get(), "one", 0), Sent::kSent);
+  ASSERT_EQ(send_with_fd(ends.near.get(), "two", 0), Sent::kSent);
   EXPECT_EQ(receive_with_fd(ends.far.get(), 64)->message, "one");
   EXPECT_EQ(receive_with_fd(ends.far.get(), 64)->message, "two");
 }
@@ -153,7 +154,7 @@ TEST(ShmReceiveWithFd, NothingWithoutADescriptor) {
 
 TEST(ShmReceiveWithFd, NothingFromAMessageThatIsTooLong) {
   const auto ends = make_ends();
-  ASSERT_TRUE(send_with_fd(ends.near.get(), std::string(65, 'x'), 0));
+  ASSERT_EQ(send_with_fd(ends.near.get(), std::string(65, 'x'), 0), Sent::kSent);
   EXPECT_FALSE(receive_with_fd(ends.far.get(), 64));
 }
 
@@ -164,15 +165,52 @@ TEST(ShmReceiveWithFd, KeepsNoDescriptorOfAMessageThatItRefuses) {
     send_with_fds(ends.near.get(), "hello", std::vector<int>(fds, 0));
     EXPECT_FALSE(receive_with_fd(ends.far.get(), 64)) << fds;
   }
-  ASSERT_TRUE(send_with_fd(ends.near.get(), std::string(65, 'x'), 0));
+  ASSERT_EQ(send_with_fd(ends.near.get(), std::string(65, 'x'), 0), Sent::kSent);
   EXPECT_FALSE(receive_with_fd(ends.far.get(), 64));
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(ShmSendWithFd, IsFalseAndNoSignalIfThePeerIsGone) {
+TEST(ShmReceiveWithFd, NoDescriptorLeftIsAnIoErrorThatSaysSo) {
+  const auto ends = make_ends();
+  ASSERT_EQ(send_with_fd(ends.near.get(), "hello", 0), Sent::kSent);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none);
+  EXPECT_THAT([&] { receive_with_fd(ends.far.get(), 64); },
+              ThrowsMessage<IoError>(HasSubstr("ulimit -n")));
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
+TEST(ShmSendWithFd, SaysThatThePeerIsGoneAndRaisesNoSignal) {
   auto ends = make_ends();
   ends.far.reset();
-  EXPECT_FALSE(send_with_fd(ends.near.get(), "hello", 0));
+  EXPECT_EQ(send_with_fd(ends.near.get(), "hello", 0), Sent::kPeerGone);
+}
+
+// The kernel limits ordinary users alone, so the test becomes one.
+TEST(ShmSendWithFd, SaysThatTooManyAreInFlightUntilSomeWereReceived) {
+  const auto ends = make_ends();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit few{.rlim_cur = 20, .rlim_max = 20};
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    if (!testing::become_ordinary_user()) {
+      ::_exit(2);
+    }
+    int sent = 0;
+    while (sent < 1000 && send_with_fd(ends.near.get(), "hello", 0) == Sent::kSent) {
+      ++sent;
+    }
+    const bool full = send_with_fd(ends.near.get(), "hello", 0) == Sent::kTooManyInFlight;
+    while (sent-- > 0) {
+      (void)receive_with_fd(ends.far.get(), 64);
+    }
+    ::_exit(full && send_with_fd(ends.near.get(), "hello", 0) == Sent::kSent ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

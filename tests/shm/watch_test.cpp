@@ -226,6 +226,42 @@ TEST(ShmWatch, AStoppedPeerIsAnErrorAtTheDeadline) {
                small_options(), {1});
 }
 
+// Rank 0 waits for a word that rank 1 changes while it sleeps. Returns the bells that it missed.
+std::uint64_t missed_bells_if(bool rings) {
+  auto options = small_options();
+  options.bell_patience = std::chrono::milliseconds(rings ? 60000 : 50);
+  const auto teams = Team::in_process(2, options);
+  std::atomic<bool> changed{false};
+  std::thread other([&] {
+    while (teams[0]->memory()->control(0).sleepers.load() == 0) {
+      std::this_thread::yield();
+    }
+    changed = true;
+    if (rings) {
+      teams[1]->watch().ring(0);
+    }
+  });
+  teams[0]->watch().wait({.what = [] { return "waiting"; },
+                          .ready = [&] { return changed.load(); },
+                          .awaited = [] { return std::vector<int>{1}; },
+                          .needed = nullptr,
+                          .deadline = soon()},
+                         Watch::Then::kBreak);
+  other.join();
+  return teams[0]->watch().missed_bells();
+}
+
+TEST(ShmWatch, CountsAWaitThatEndedOnlyBecauseItLookedAgain) {
+  EXPECT_EQ(missed_bells_if(/*rings=*/true), 0U);
+  // A word that changes between the sleeper's two looks before it sleeps is no bell missed.
+  std::uint64_t missed = 0;
+  const auto deadline = soon();
+  while (missed == 0 && !deadline.passed()) {
+    missed = missed_bells_if(/*rings=*/false);
+  }
+  EXPECT_EQ(missed, 1U);
+}
+
 TEST(ShmWatch, ARankThatLeavesNeedNotBeWaitedFor) {
   on_threads(2, [](Team& team) {
     sum(team, 10);
