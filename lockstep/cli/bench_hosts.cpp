@@ -1,4 +1,4 @@
-// `lockstep bench hosts`: hands over to benchmarks/hosts.py, which makes the two hosts.
+// `lockstep bench hosts`: hands over to benchmarks/hosts.py, which makes the hosts.
 #include <unistd.h>
 
 #include "lockstep/base/error.h"
@@ -25,8 +25,8 @@ void hosts(const std::vector<std::string>& arguments) {
 }  // namespace
 
 void add_hosts(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("hosts", "training on two hosts (network namespaces) over a slow link");
+  auto* command = app.add_subcommand(
+      "hosts", "training, or an all_reduce, on several hosts (network namespaces)");
   command->prefix_command();
   command->set_help_flag();  // Its own --help.
   command->callback([command] { hosts(command->remaining()); });

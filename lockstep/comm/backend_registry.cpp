@@ -21,8 +21,9 @@ BackendRegistry BackendRegistry::built_in() {
 }
 
 void BackendRegistry::add(const std::string& name, std::vector<c10::DeviceType> devices,
-                          BackendFactory factory) {
-  entries_.insert_or_assign(name, Entry{std::move(devices), {}, std::move(factory)});
+                          BackendFactory factory, Capabilities capabilities) {
+  entries_.insert_or_assign(
+      name, Entry{std::move(devices), {}, std::move(factory), std::move(capabilities)});
 }
 
 void BackendRegistry::allow(const std::string& name, c10::DeviceType device) {

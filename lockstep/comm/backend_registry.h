@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/comm/capability.h"
+
 namespace c10d {
 class Backend;
 class Store;
@@ -30,6 +32,7 @@ struct BackendRequest {
   // alone listens to it.
   enum class Connect { kAtOnce, kWhenNeeded };
   Connect connect = Connect::kAtOnce;
+  std::string name = {};  // What the backend shall call itself; empty: its own name.
 };
 
 using BackendFactory = std::function<c10::intrusive_ptr<c10d::Backend>(const BackendRequest&)>;
@@ -41,7 +44,8 @@ class BackendRegistry {
   static BackendRegistry built_in();
 
   // A second registration of a name replaces the first.
-  void add(const std::string& name, std::vector<c10::DeviceType> devices, BackendFactory factory);
+  void add(const std::string& name, std::vector<c10::DeviceType> devices, BackendFactory factory,
+           Capabilities capabilities = {});
 
   // Named with that device, as "cuda:shm", a backend that was added serves it, too; not by its name
   // alone.
@@ -59,6 +63,10 @@ class BackendRegistry {
     return find(name).factory;
   }
 
+  [[nodiscard]] const Capabilities& capabilities(const std::string& name) const {
+    return find(name).capabilities;
+  }
+
   // What a group uses that names no backend: lockstep, and nccl beside it where GPUs are seen.
   [[nodiscard]] std::string default_backends() const;
 
@@ -67,6 +75,7 @@ class BackendRegistry {
     std::vector<c10::DeviceType> devices;
     std::vector<c10::DeviceType> if_named;  // Beside these.
     BackendFactory factory;
+    Capabilities capabilities;
   };
   const Entry& find(const std::string& name) const;
 

@@ -74,14 +74,16 @@ bool lists(const std::string& verdict, int rank) {
 
 void Group::barrier(const CollectiveOptions& options) const {
   const auto timeout = options.timeout.value_or(this->timeout());
-  const auto number = ++state_->barriers;
-  const std::string what = "barrier #" + std::to_string(number) + " on " + state_->who();
+  const auto device = state_->backends.contains(at::kCPU) ? at::kCPU : at::kCUDA;
+  const auto waits_in = backend(device);
+  const std::string what =
+      "barrier #" + std::to_string(state_->next_number(device)) + " on " + state_->who();
   if (timeout <= std::chrono::milliseconds(0)) {
     throw UsageError(what + ": the timeout is " + std::to_string(timeout.count()) +
                      " ms, expected more than 0");
   }
-  const auto waits_in =
-      state_->backends.contains(at::kCPU) ? backend(at::kCPU) : backend(at::kCUDA);
+  const auto number = ++state_->barriers;
+  state_->count(device);
   try {
     comm::as_peer_error(what, [&] {
       state_->store->set(arrival_key(rank()), to_bytes(std::to_string(number)));

@@ -6,21 +6,29 @@
 namespace lockstep {
 
 Group::Call::Call(const Group& the_group, const char* operation, const at::Tensor& tensor,
-                  std::optional<std::chrono::milliseconds> the_timeout)
-    : group(the_group), timeout(the_timeout.value_or(the_group.timeout())) {
+                  std::optional<std::chrono::milliseconds> the_timeout, Kind the_kind)
+    : group(the_group),
+      kind(the_kind),
+      device(tensor.defined() ? tensor.device().type() : at::kCPU),
+      timeout(the_timeout.value_or(the_group.timeout())) {
   const State& state = *group.state_;
   if (!group.is_member()) {
     throw UsageError(std::string(operation) + ": this process is no member of group " + state.name);
   }
-  what = std::string(operation) + " #" + std::to_string(++group.state_->collectives) + " on " +
-         state.who();
+  what = std::string(operation) + " on " + state.who();
+  if (tensor.defined()) {
+    backend = group.backend(device);
+    if (kind == Kind::kCollective) {
+      what = std::string(operation) + " #" + std::to_string(state.next_number(device)) + " on " +
+             state.who();
+    }
+  }
   if (timeout <= std::chrono::milliseconds(0)) {
     reject("the timeout is " + std::to_string(timeout.count()) + " ms, expected more than 0");
   }
   if (!tensor.defined()) {
     reject("the tensor is undefined");
   }
-  backend = group.backend(tensor.device().type());
 }
 
 void Group::Call::reject(const std::string& why) const { throw UsageError(what + ": " + why); }
@@ -58,6 +66,9 @@ Work Group::Call::start(c10::function_ref<c10::intrusive_ptr<c10d::Work>()> begi
   state->what = what;
   state->finish = std::move(finish);
   comm::as_peer_error(what, [&] { state->parts.push_back(begin()); });
+  if (kind == Kind::kCollective) {
+    group.state_->count(device);
+  }
   return Work(std::move(state));
 }
 

@@ -9,10 +9,11 @@
 namespace lockstep {
 
 struct Group::Call {
+  enum class Kind { kCollective, kMessage };  // Only the first are counted: all ranks call them.
   // Throws UsageError if the group is destroyed, this process is no member, or the
   // tensor is undefined or on a device that the group has no backend for.
   Call(const Group& group, const char* operation, const at::Tensor& tensor,
-       std::optional<std::chrono::milliseconds> timeout);
+       std::optional<std::chrono::milliseconds> timeout, Kind kind = Kind::kCollective);
 
   // Throws UsageError unless `rank` is one of the group's; `role` is its name in the call.
   void require_rank(int rank, const char* role) const;
@@ -27,14 +28,12 @@ struct Group::Call {
              std::function<void()> finish = nullptr) const;
 
   // What need not be composed: for our own backends nothing, for NCCL averages.
-  [[nodiscard]] bool lacks_nothing() const {
-    return backend->getBackendName() == "shm" || backend->getBackendName() == "mpi";
-  }
-  [[nodiscard]] bool can_average() const {
-    return lacks_nothing() || backend->getBackendName() == "nccl";
-  }
+  [[nodiscard]] bool lacks_nothing() const { return group.can(Capability::kEverything, device); }
+  [[nodiscard]] bool can_average() const { return group.can(Capability::kAverages, device); }
 
   const Group& group;
+  Kind kind;
+  at::DeviceType device;
   std::string what;
   c10::intrusive_ptr<c10d::Backend> backend;
   std::chrono::milliseconds timeout;

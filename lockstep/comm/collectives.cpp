@@ -272,7 +272,7 @@ Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
 
 Work Group::send(const at::Tensor& tensor, int destination,
                  const PointToPointOptions& options) const {
-  const Call call(*this, "send", tensor, options.timeout);
+  const Call call(*this, "send", tensor, options.timeout, Call::Kind::kMessage);
   call.require_rank(destination, "destination");
   if (destination == rank()) {
     call.reject("the destination is this rank itself, expected another");
@@ -284,7 +284,7 @@ Work Group::send(const at::Tensor& tensor, int destination,
 }
 
 Work Group::recv(const at::Tensor& tensor, int source, const PointToPointOptions& options) const {
-  const Call call(*this, "recv", tensor, options.timeout);
+  const Call call(*this, "recv", tensor, options.timeout, Call::Kind::kMessage);
   call.require_rank(source, "source");
   if (source == rank()) {
     call.reject("the source is this rank itself, expected another");

@@ -54,7 +54,7 @@ class Connections {
  private:
   struct Connection {
     int fd = -1;
-    ino_t inode = 0;  // The descriptor may be closed and be another file's by now.
+    ino_t inode = 0;   // The descriptor may be closed and be another file's by now.
     int port = 0;      // The local one.
     std::string peer;  // Empty if it listens.
     int peer_port = 0;

@@ -4,14 +4,18 @@
 
 #include <utility>
 
+#include "lockstep/comm/awaited_future.h"
+
 namespace lockstep::comm {
 
 ForwardedWork::ForwardedWork(std::shared_ptr<HostLinks> links, c10::intrusive_ptr<c10d::Work> work,
-                             std::string what, std::function<void()> finish)
+                             std::string what, std::vector<at::Tensor> tensors,
+                             std::function<void()> finish)
     : Work(-1, work->retrieveOpType()),
       links_(std::move(links)),
       work_(std::move(work)),
       what_(std::move(what)),
+      tensors_(std::move(tensors)),
       finish_(std::move(finish)) {}
 
 ForwardedWork::~ForwardedWork() {
@@ -40,6 +44,15 @@ bool ForwardedWork::wait(std::chrono::milliseconds timeout) {
   }
   put_in_place();
   return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ForwardedWork::getFuture() {
+  links_->throw_if_fork(what_);
+  const std::lock_guard lock(mutex_);
+  if (!future_) {
+    future_ = awaited_future(c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
+  }
+  return future_;
 }
 
 void ForwardedWork::put_in_place() {

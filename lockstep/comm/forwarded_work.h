@@ -17,7 +17,8 @@ class ForwardedWork : public c10d::Work {
  public:
   // `finish`, which may be null, puts the message in place: once, when it has come.
   ForwardedWork(std::shared_ptr<HostLinks> links, c10::intrusive_ptr<c10d::Work> work,
-                std::string what, std::function<void()> finish = nullptr);
+                std::string what, std::vector<at::Tensor> tensors,
+                std::function<void()> finish = nullptr);
   ~ForwardedWork() override;
   ForwardedWork(const ForwardedWork&) = delete;
   ForwardedWork& operator=(const ForwardedWork&) = delete;
@@ -26,10 +27,11 @@ class ForwardedWork : public c10d::Work {
   bool isSuccess() const override { return work_->isSuccess(); }
   std::exception_ptr exception() const override { return work_->exception(); }
   int sourceRank() const override { return work_->sourceRank(); }
-  std::vector<at::Tensor> result() override { return work_->result(); }
+  std::vector<at::Tensor> result() override { return tensors_; }
   void synchronize() override { work_->synchronize(); }
   void abort() override { work_->abort(); }
   bool wait(std::chrono::milliseconds timeout) override;
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
   void put_in_place();
@@ -37,8 +39,10 @@ class ForwardedWork : public c10d::Work {
   std::shared_ptr<HostLinks> links_;
   c10::intrusive_ptr<c10d::Work> work_;
   std::string what_;
+  std::vector<at::Tensor> tensors_;
   std::mutex mutex_;
   std::function<void()> finish_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 }  // namespace lockstep::comm

@@ -31,7 +31,8 @@ void register_gloo(BackendRegistry& registry) {
   if (at::getNumGPUs() > 0) {
     devices.push_back(c10::kCUDA);
   }
-  registry.add("gloo", std::move(devices), make_gloo);
+  registry.add("gloo", std::move(devices), make_gloo,
+               {Capability::kChoosesInterfaces, Capability::kCompletesFutures});
 }
 
 }  // namespace lockstep

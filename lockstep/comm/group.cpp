@@ -76,6 +76,20 @@ std::string Group::State::who() const {
   return is_world() ? text : text + " in group " + name;
 }
 
+std::uint64_t Group::State::next_number(c10::DeviceType device) const {
+  const auto known = capabilities.find(device);
+  const bool by_backend =
+      known != capabilities.end() && known->second.contains(Capability::kNumbers);
+  return (by_backend ? backends.at(device)->getSequenceNumberForGroup() : collectives.load()) + 1;
+}
+
+void Group::State::count(c10::DeviceType device) {
+  const auto known = capabilities.find(device);
+  if (known == capabilities.end() || !known->second.contains(Capability::kNumbers)) {
+    ++collectives;
+  }
+}
+
 comm::RollEntry Group::State::roll_entry() const {
   comm::RollEntry entry{.rank = rank, .size = size, .backend = "", .text = ""};
   for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
@@ -118,6 +132,7 @@ void Group::State::connect(Deadline deadline) {
                                             .interfaces = job->interfaces});
     }
     backends[device] = backend;
+    capabilities[device] = job->registry.capabilities(backend_name);
     if (auto* board = dynamic_cast<comm::ProgressBoard*>(backend.get())) {
       progress = board;
     }
@@ -236,9 +251,7 @@ std::string Group::description() const {
       cpu->second->getBackendName() != job.backends) {
     text += " (" + cpu->second->getBackendName() + " on the CPU)";
   }
-  const bool by_gloo = cpu != state_->backends.end() && cpu->second->getBackendName() != "shm" &&
-                       cpu->second->getBackendName() != "mpi";
-  if (by_gloo && !job.interfaces.empty()) {
+  if (can(Capability::kChoosesInterfaces) && !job.interfaces.empty()) {
     text += " over " + join(job.interfaces, ",");
   }
   return text + ", timeout " + to_text(job.timeout);
@@ -285,6 +298,11 @@ std::optional<Progress> Group::progress_of(int rank) const {
     return std::nullopt;
   }
   return state_->progress->progress_of(rank);
+}
+
+bool Group::can(Capability capability, at::DeviceType type) const {
+  const auto known = state_->capabilities.find(type);
+  return known != state_->capabilities.end() && known->second.contains(capability);
 }
 
 void Group::destroy() { state_->close(); }

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/comm/capability.h"
 #include "lockstep/comm/work.h"
 #include "lockstep/shm/progress.h"
 
@@ -116,6 +117,9 @@ class Group {
                                             const CollectiveOptions& options = {}) const;
   [[nodiscard]] std::vector<std::string> all_gather_bytes(
       const std::string& bytes, const CollectiveOptions& options = {}) const;
+
+  // What the backend for such tensors can do. False for a process that is alone.
+  [[nodiscard]] bool can(Capability capability, at::DeviceType type = at::kCPU) const;
 
   // For c10d users: LibTorch's own objects, alive as long as they are held.
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> backend(at::DeviceType type = at::kCPU) const;

@@ -46,6 +46,11 @@ struct Group::State {
   void leave(int company);
 
   [[nodiscard]] bool is_world() const { return name == "0"; }
+  // The number of the next collective on such tensors, the same on all ranks. Messages have none:
+  // only two ranks know of them.
+  [[nodiscard]] std::uint64_t next_number(c10::DeviceType device) const;
+  // It has begun.
+  void count(c10::DeviceType device);
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
   // What ranks must have in common; one that sees a GPU may have a further backend for it.
@@ -57,11 +62,12 @@ struct Group::State {
   int size;
   c10::intrusive_ptr<c10d::Store> store;  // Ours alone, below this group's prefix.
   std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
+  std::map<c10::DeviceType, Capabilities> capabilities;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   comm::ProgressBoard* progress = nullptr;  // One of the backends.
   std::atomic<int> children{0};
-  std::map<std::string, int> names;  // By kind: how many were given away.
-  std::atomic<std::uint64_t> collectives{0};
+  std::map<std::string, int> names;           // By kind: how many were given away.
+  std::atomic<std::uint64_t> collectives{0};  // Of backends that do not count them.
   std::atomic<std::uint64_t> barriers{0};
   ForkGuard fork_guard;
   bool closed = false;

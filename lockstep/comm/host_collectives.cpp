@@ -23,8 +23,7 @@ constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::size_t kPiecesUnderWay = 4;
 
 bool is_sum(const c10d::ReduceOp& op) {
-  return op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG ||
-         op == c10d::ReduceOp::PREMUL_SUM;
+  return op == c10d::ReduceOp::SUM || op == c10d::ReduceOp::AVG || op == c10d::ReduceOp::PREMUL_SUM;
 }
 
 // Factors and divisors are applied elsewhere.
@@ -210,8 +209,8 @@ HostCollectives::Carried HostCollectives::carry(const Tensors& shares, const c10
     carried.gathered = at::empty({map_.hosts() * carried.sent.numel()}, at::kByte);
     c10d::AllgatherOptions options;
     options.timeout = deadline.as_timeout();
-    carried.work = waiter_.remember(
-        parts_.lane->_allgather_base(carried.gathered, carried.sent, options));
+    carried.work =
+        waiter_.remember(parts_.lane->_allgather_base(carried.gathered, carried.sent, options));
     return carried;
   }
   carried.sent = mine.is_complex() ? at::view_as_real(mine) : mine;

@@ -18,7 +18,7 @@ struct HostParts {
   int size = 1;                                 // All ranks of the group.
   c10::intrusive_ptr<c10d::Backend> inside;     // This host's; null for the only rank of a host.
   c10::intrusive_ptr<c10d::Backend> lane;       // One of each host; null for one without a lane.
-  c10::intrusive_ptr<c10d::Backend> everybody;  // Connects two ranks when they need it.
+  c10::intrusive_ptr<c10d::Backend> everybody;  // All ranks.
 };
 
 // One at a time, in the same order on all ranks. Tensors are on the CPU and without gaps; what they

@@ -68,9 +68,8 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
 // a group, and those of a lane are not started in one order with messages.
 void HostLinks::open(const BackendRequest& request, const BackendFactory& gloo) {
   const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
-  auto all = part_of(request, "everybody", rank_, static_cast<std::size_t>(request.size));
-  all.connect = BackendRequest::Connect::kWhenNeeded;
-  everybody_ = gloo(all);
+  // At once: Gloo's lazy connections block whoever first posts a receive until its peer sends.
+  everybody_ = gloo(part_of(request, "everybody", rank_, static_cast<std::size_t>(request.size)));
   if (const auto number = map_.lane()) {
     const auto lane = part_of(request, "lane/" + std::to_string(*number), map_.here(),
                               static_cast<std::size_t>(map_.hosts()));
@@ -117,6 +116,12 @@ bool HostLinks::has_ended() const {
   auto since = Deadline::Clock::time_point{};
   closed_since_.compare_exchange_strong(since, now);  // The first time that it is seen.
   return since != Deadline::Clock::time_point{} && now - since > kLastBytes;
+}
+
+void HostLinks::begin(const shm::CallName& name) const {
+  if (inside_) {
+    inside_->be_part_of(name);
+  }
 }
 
 void HostLinks::leave() {

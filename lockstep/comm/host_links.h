@@ -30,9 +30,11 @@ class HostLinks {
   HostLinks(const HostLinks&) = delete;
   HostLinks& operator=(const HostLinks&) = delete;
 
+  // Names the collective that begins; errors inside the host speak of it.
+  void begin(const shm::CallName& name) const;
   // Through the hosts; one at a time.
   [[nodiscard]] const HostCollectives& collectives() const { return *collectives_; }
-  // Gloo among all ranks, for messages. Two ranks are connected when one first needs the other.
+  // Gloo among all ranks, for messages.
   [[nodiscard]] const c10::intrusive_ptr<c10d::Backend>& everybody() const { return everybody_; }
 
   // Ends the group on all ranks after an error, as far as they can be reached; the first rank's

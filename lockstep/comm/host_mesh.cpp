@@ -1,5 +1,4 @@
-// The collectives over several hosts in which ranks send to ranks: two of them are connected when
-// they first need it.
+// The collectives over several hosts in which ranks send to ranks.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 

@@ -94,8 +94,8 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
     broadcast_inside(bytes, map_.local_rank_of(root), deadline);
   }
   const auto agreement =
-      ask(call, deadline, is_beside && from == map_.here() ? span_of(bytes)
-                                                           : std::span<const std::byte>());
+      ask(call, deadline,
+          is_beside && from == map_.here() ? span_of(bytes) : std::span<const std::byte>());
   agreement.require(map_);
   if (is_beside) {
     if (from != map_.here() && parts_.lane) {
@@ -171,9 +171,8 @@ void HostCollectives::all_gather(const Tensors& outputs, const at::Tensor& input
     }
   }
   for (int rank = 0; rank < parts_.size; ++rank) {
-    results[static_cast<std::size_t>(rank)].copy_(
-        parts[static_cast<std::size_t>(map_.host_of(rank))]
-             [static_cast<std::size_t>(map_.local_rank_of(rank))]);
+    results[static_cast<std::size_t>(rank)].copy_(parts[static_cast<std::size_t>(
+        map_.host_of(rank))][static_cast<std::size_t>(map_.local_rank_of(rank))]);
   }
 }
 

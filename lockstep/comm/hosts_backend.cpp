@@ -14,6 +14,7 @@
 #include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
 #include "lockstep/comm/shm_tensor.h"
+#include "lockstep/comm/split.h"
 #include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep::comm {
@@ -31,6 +32,32 @@ class Done {
   std::atomic<int>& unfinished_;
 };
 
+shm::Kind kind_of(c10d::OpType type) {
+  switch (type) {
+    case c10d::OpType::BROADCAST:
+      return shm::Kind::kBroadcast;
+    case c10d::OpType::REDUCE:
+      return shm::Kind::kReduce;
+    case c10d::OpType::REDUCE_SCATTER:
+      return shm::Kind::kReduceScatter;
+    case c10d::OpType::ALLGATHER:
+    case c10d::OpType::_ALLGATHER_BASE:
+    case c10d::OpType::ALLGATHER_COALESCED:
+      return shm::Kind::kAllGather;
+    case c10d::OpType::GATHER:
+      return shm::Kind::kGather;
+    case c10d::OpType::SCATTER:
+      return shm::Kind::kScatter;
+    case c10d::OpType::ALLTOALL:
+    case c10d::OpType::ALLTOALL_BASE:
+      return shm::Kind::kAllToAll;
+    case c10d::OpType::BARRIER:
+      return shm::Kind::kBarrier;
+    default:
+      return shm::Kind::kAllReduce;
+  }
+}
+
 // Below this a collective is over before another thread has taken it up.
 constexpr std::size_t kBackgroundBytes = std::size_t{16} << 10;
 
@@ -47,6 +74,7 @@ bool is_worth_a_thread(const std::vector<at::Tensor>& outputs) {
 HostsBackend::HostsBackend(const BackendRequest& request, const HostMap& map,
                            const BackendFactory& gloo)
     : Backend(request.rank, request.size),
+      made_by_(request),
       // A fork has none of the threads behind it, and its sockets are its parent's: it keeps all.
       shared_(new Shared(request, map, gloo),
               [](const Shared* shared) {
@@ -54,7 +82,25 @@ HostsBackend::HostsBackend(const BackendRequest& request, const HostMap& map,
                   delete shared;
                 }
               }),
-      timeout_(request.timeout) {}
+      timeout_(request.timeout) {
+  made_by_.store = nullptr;
+}
+
+c10d::ErrorType HostsBackend::getError() {
+  shared_->links.throw_if_fork(what("getError"));
+  return shared_->links.is_broken() ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> HostsBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>(getBackendName(), timeout_.load());
+}
+
+c10::intrusive_ptr<c10d::Backend> HostsBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                      const std::vector<int>& ranks,
+                                                      const c10::intrusive_ptr<Options>& options) {
+  shared_->links.throw_if_broken(what("split"));
+  return split_backend(made_by_, store, ranks, options);
+}
 
 void HostsBackend::setTimeout(std::chrono::milliseconds timeout) {
   shared_->links.throw_if_broken(what("setTimeout"));
@@ -85,7 +131,8 @@ std::string HostsBackend::what(const std::string& operation) const {
 
 HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Start start, Run run) {
   shared_->links.throw_if_broken(what(operation));
-  const std::string name = what(operation + " #" + std::to_string(++started_));
+  const shm::CallName number{.number = ++started_, .kind = kind_of(start.type)};
+  const std::string name = what(operation + " #" + std::to_string(number.number));
   const auto limit = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
   auto event = begin_profile(start.type, start.outputs);
   ++shared_->unfinished;
@@ -94,7 +141,7 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
   const auto when = is_worth_a_thread(start.outputs) ? shm::WorkQueue::When::kAtOnce
                                                      : shm::WorkQueue::When::kWhenWaitedFor;
   auto job = shared_->queue.start(
-      [shared = shared_.get(), run = std::move(run), limit, name, event = std::move(event),
+      [shared = shared_.get(), run = std::move(run), limit, name, number, event = std::move(event),
        caller = at::ThreadLocalState()] {
         const Done done(shared->unfinished);
         HostLinks* const links = &shared->links;
@@ -102,6 +149,7 @@ HostsBackend::WorkPointer HostsBackend::start(const std::string& operation, Star
         const at::NoGradGuard no_grad;
         const NoSigpipe no_sigpipe;
         links->throw_if_broken(name);
+        links->begin(number);
         try {
           run(links->collectives(), Deadline::in(limit));
         } catch (const std::exception& error) {
@@ -136,9 +184,9 @@ HostsBackend::WorkPointer HostsBackend::allreduce_coalesced(
   const std::string name = what("all_reduce");
   for (const auto& tensor : tensors) {
     require_dense_cpu(tensor, name);
-    require_separate_elements(tensor, name);
     (void)shm_fold(options.reduceOp, tensor, name);  // Throws for what no rank can do.
   }
+  require_no_overlap({.writes = tensors}, name);
   return start("all_reduce",
                {tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
                 options.timeout, tensors},
@@ -176,15 +224,15 @@ HostsBackend::WorkPointer HostsBackend::reduce(Tensors& tensors,
   if (is_root) {
     require_separate_elements(tensor, name);
   }
-  return start("reduce", {c10d::OpType::REDUCE, options.timeout, {tensor}},
-               [tensor, is_root, op = options.reduceOp](const HostCollectives& hosts,
-                                                        Deadline deadline) {
-                 const at::Tensor sum = is_root ? without_gaps(tensor) : own_copy(tensor);
-                 hosts.all_reduce({sum}, op, deadline);
-                 if (is_root) {
-                   put_back({sum}, {tensor});
-                 }
-               });
+  return start(
+      "reduce", {c10d::OpType::REDUCE, options.timeout, {tensor}},
+      [tensor, is_root, op = options.reduceOp](const HostCollectives& hosts, Deadline deadline) {
+        const at::Tensor sum = is_root ? without_gaps(tensor) : own_copy(tensor);
+        hosts.all_reduce({sum}, op, deadline);
+        if (is_root) {
+          put_back({sum}, {tensor});
+        }
+      });
 }
 
 // The same of all parts at once, of which each rank keeps its own.
@@ -195,9 +243,9 @@ HostsBackend::WorkPointer HostsBackend::reduce_scatter(Tensors& outputs, TensorL
     throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
                      std::to_string(inputs.size()) + " lists of inputs");
   }
+  Access access{.writes = outputs};
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     require_dense_cpu(outputs[i], name);
-    require_separate_elements(outputs[i], name);
     require_one_per_rank(inputs[i], getSize(), outputs[i], name);
     const auto own = inputs[i][static_cast<std::size_t>(getRank())].numel();
     if (own != outputs[i].numel()) {
@@ -206,7 +254,9 @@ HostsBackend::WorkPointer HostsBackend::reduce_scatter(Tensors& outputs, TensorL
                        " as in the input for this rank");
     }
     (void)shm_fold(options.reduceOp, outputs[i], name);
+    access.read(inputs[i], getRank(), outputs[i]);
   }
+  require_no_overlap(access, name);
   return start("reduce_scatter", {c10d::OpType::REDUCE_SCATTER, options.timeout, outputs},
                [outputs, inputs, op = options.reduceOp, rank = getRank()](
                    const HostCollectives& hosts, Deadline deadline) {

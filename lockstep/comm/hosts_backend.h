@@ -25,6 +25,13 @@ class HostsBackend : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override;
   uint64_t getSequenceNumberForGroup() override { return started_; }
   void setSequenceNumberForGroup() override {}
+  // COMM_ERROR once the group is of no use.
+  c10d::ErrorType getError() override;
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
   void shutdown() override;
   void abort() override;
 
@@ -101,6 +108,7 @@ class HostsBackend : public c10d::Backend {
                       const std::function<WorkPointer(Tensors&)>& begin);
   [[nodiscard]] std::string what(const std::string& operation) const;
 
+  BackendRequest made_by_;  // Without its store.
   std::shared_ptr<Shared> shared_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<uint64_t> started_{0};

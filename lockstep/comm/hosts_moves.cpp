@@ -9,17 +9,6 @@
 #include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep::comm {
-namespace {
-
-void require_outputs(const std::vector<at::Tensor>& outputs, int ranks, const at::Tensor& like,
-                     const std::string& what) {
-  require_one_per_rank(outputs, ranks, like, what);
-  for (const auto& output : outputs) {
-    require_separate_elements(output, what);
-  }
-}
-
-}  // namespace
 
 HostsBackend::WorkPointer HostsBackend::broadcast(Tensors& tensors,
                                                   const c10d::BroadcastOptions& options) {
@@ -31,15 +20,15 @@ HostsBackend::WorkPointer HostsBackend::broadcast(Tensors& tensors,
   if (root != getRank()) {
     require_separate_elements(tensor, name);
   }
-  return start("broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
-               [tensor, root, gives = root == getRank()](const HostCollectives& hosts,
-                                                         Deadline deadline) {
-                 const at::Tensor dense = without_gaps(tensor);
-                 hosts.broadcast(dense, root, deadline);
-                 if (!gives) {
-                   put_back({dense}, {tensor});
-                 }
-               });
+  return start(
+      "broadcast", {c10d::OpType::BROADCAST, options.timeout, tensors},
+      [tensor, root, gives = root == getRank()](const HostCollectives& hosts, Deadline deadline) {
+        const at::Tensor dense = without_gaps(tensor);
+        hosts.broadcast(dense, root, deadline);
+        if (!gives) {
+          put_back({dense}, {tensor});
+        }
+      });
 }
 
 HostsBackend::WorkPointer HostsBackend::allgather(TensorLists& outputs, Tensors& inputs,
@@ -83,10 +72,10 @@ HostsBackend::WorkPointer HostsBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const std::string name = what("all_gather");
   require_as_many(outputs, inputs, name);
+  Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
     require_dense_cpu(outputs[i], name);
-    require_separate_elements(outputs[i], name);
     if (outputs[i].numel() != inputs[i].numel() * getSize() ||
         outputs[i].scalar_type() != inputs[i].scalar_type()) {
       throw UsageError(name + ": the output has " + std::to_string(outputs[i].numel()) +
@@ -94,32 +83,37 @@ HostsBackend::WorkPointer HostsBackend::allgather_into_tensor_coalesced(
                        std::to_string(inputs[i].numel() * getSize()) + " of " +
                        c10::toString(inputs[i].scalar_type()));
     }
+    access.gather(outputs[i], inputs[i], getRank());
   }
-  return start("all_gather", {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs},
-               [outputs, inputs, ranks = getSize(), name](const HostCollectives& hosts,
-                                                          Deadline deadline) {
-                 for (std::size_t i = 0; i < inputs.size(); ++i) {
-                   const at::Tensor dense = without_gaps(outputs[i]);
-                   hosts.all_gather(parts_of(dense, ranks, name), without_gaps(inputs[i]),
-                                    deadline);
-                   put_back({dense}, {outputs[i]});
-                 }
-               });
+  require_no_overlap(access, name);
+  return start(
+      "all_gather", {c10d::OpType::_ALLGATHER_BASE, options.timeout, outputs},
+      [outputs, inputs, ranks = getSize(), name](const HostCollectives& hosts, Deadline deadline) {
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const at::Tensor dense = without_gaps(outputs[i]);
+          hosts.all_gather(parts_of(dense, ranks, name), without_gaps(inputs[i]), deadline);
+          put_back({dense}, {outputs[i]});
+        }
+      });
 }
 
 HostsBackend::WorkPointer HostsBackend::gather_lists(Start begin, const TensorLists& outputs,
                                                      const Tensors& inputs) {
   const std::string name = what("all_gather");
+  Access access;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     require_dense_cpu(inputs[i], name);
-    require_outputs(outputs[i], getSize(), inputs[i], name);
-    const auto own = outputs[i][static_cast<std::size_t>(getRank())].numel();
-    if (own != inputs[i].numel()) {
-      throw UsageError(name + ": the output for this rank has " + std::to_string(own) +
+    require_one_per_rank(outputs[i], getSize(), inputs[i], name);
+    const at::Tensor& own = outputs[i][static_cast<std::size_t>(getRank())];
+    if (own.numel() != inputs[i].numel()) {
+      throw UsageError(name + ": the output for this rank has " + std::to_string(own.numel()) +
                        " elements, expected " + std::to_string(inputs[i].numel()) +
                        " as in its input");
     }
+    access.writes.insert(access.writes.end(), outputs[i].begin(), outputs[i].end());
+    access.read(inputs[i], own);
   }
+  require_no_overlap(access, name);
   return start("all_gather", std::move(begin),
                [outputs, inputs](const HostCollectives& hosts, Deadline deadline) {
                  for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -139,7 +133,10 @@ HostsBackend::WorkPointer HostsBackend::gather(TensorLists& outputs, Tensors& in
   Tensors results;
   if (options.rootRank == getRank()) {
     results = only(outputs, name);
-    require_outputs(results, getSize(), input, name);
+    require_one_per_rank(results, getSize(), input, name);
+    Access access{.writes = results};
+    access.read(input, results[static_cast<std::size_t>(getRank())]);
+    require_no_overlap(access, name);
   } else if (!outputs.empty()) {
     throw UsageError(name + ": there are outputs, but only the root gives any");
   }
@@ -157,15 +154,17 @@ HostsBackend::WorkPointer HostsBackend::scatter(Tensors& outputs, TensorLists& i
   const std::string name = what("scatter");
   const at::Tensor output = only(outputs, name);
   require_dense_cpu(output, name);
-  require_separate_elements(output, name);
   require_rank(options.rootRank, getSize(), "root", name);
+  Access access{.writes = {output}};
   Tensors parts;
   if (options.rootRank == getRank()) {
     parts = only(inputs, name);
     require_one_per_rank(parts, getSize(), output, name);
+    access.read(parts, getRank(), output);
   } else if (!inputs.empty()) {
     throw UsageError(name + ": there are inputs, but only the root gives any");
   }
+  require_no_overlap(access, name);
   return start("scatter", {c10d::OpType::SCATTER, options.timeout, {output}},
                [output, parts, root = static_cast<int>(options.rootRank)](
                    const HostCollectives& hosts, Deadline deadline) {
@@ -199,7 +198,8 @@ HostsBackend::WorkPointer HostsBackend::exchange(Start begin, const Tensors& out
     throw UsageError(name + ": there are no inputs");
   }
   require_one_per_rank(inputs, getSize(), inputs[0], name);
-  require_outputs(outputs, getSize(), inputs[0], name);
+  require_one_per_rank(outputs, getSize(), inputs[0], name);
+  require_no_overlap({.writes = outputs, .reads = inputs}, name);
   return start("all_to_all", std::move(begin),
                [outputs, inputs](const HostCollectives& hosts, Deadline deadline) {
                  const auto dense = without_gaps(outputs);
@@ -208,9 +208,9 @@ HostsBackend::WorkPointer HostsBackend::exchange(Start begin, const Tensors& out
                });
 }
 
-HostsBackend::WorkPointer HostsBackend::message(
-    const char* operation, Way way, const at::Tensor& tensor,
-    const std::function<WorkPointer(Tensors&)>& begin) {
+HostsBackend::WorkPointer HostsBackend::message(const char* operation, Way way,
+                                                const at::Tensor& tensor,
+                                                const std::function<WorkPointer(Tensors&)>& begin) {
   const std::string name = what(operation);
   shared_->links.throw_if_broken(name);
   require_dense_cpu(tensor, name);
@@ -221,9 +221,9 @@ HostsBackend::WorkPointer HostsBackend::message(
   const NoSigpipe no_sigpipe;  // Gloo may write in the thread that starts it.
   auto work = as_peer_error(name, [&] { return begin(dense); });
   shared_->links.waiter().remember(work);
-  return c10::make_intrusive<ForwardedWork>(
-      std::shared_ptr<HostLinks>(shared_, &shared_->links), std::move(work), name,
-      way == Way::kIn ? copy_back(dense, {tensor}) : nullptr);
+  return c10::make_intrusive<ForwardedWork>(std::shared_ptr<HostLinks>(shared_, &shared_->links),
+                                            std::move(work), name, Tensors{tensor},
+                                            way == Way::kIn ? copy_back(dense, {tensor}) : nullptr);
 }
 
 HostsBackend::WorkPointer HostsBackend::send(Tensors& tensors, int destination, int tag) {

@@ -35,11 +35,14 @@ void register_lockstep(BackendRegistry& registry) {
                  const auto map = map_of(request);
                  BackendRequest rest = request;
                  rest.connect_timeout = deadline.as_timeout();
+                 rest.name = "lockstep";  // Wherever the ranks are.
                  if (map.hosts() == 1) {
                    return shm(rest);
                  }
                  return c10::make_intrusive<comm::HostsBackend>(rest, map, gloo);
-               });
+               },
+               {Capability::kEverything, Capability::kAverages, Capability::kPremultiplies,
+                Capability::kNumbers, Capability::kChoosesInterfaces});
 }
 
 }  // namespace lockstep

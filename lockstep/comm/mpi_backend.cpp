@@ -176,9 +176,10 @@ void MpiBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wa
 namespace lockstep {
 
 void register_mpi(BackendRegistry& registry) {
-  registry.add("mpi", {c10::kCPU}, [](const BackendRequest& request) {
-    return c10::make_intrusive<comm::MpiBackend>(request);
-  });
+  registry.add(
+      "mpi", {c10::kCPU},
+      [](const BackendRequest& request) { return c10::make_intrusive<comm::MpiBackend>(request); },
+      {Capability::kEverything, Capability::kAverages});
 }
 
 }  // namespace lockstep

@@ -15,6 +15,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
 
 }  // namespace
 
-void register_nccl(BackendRegistry& registry) { registry.add("nccl", {c10::kCUDA}, make_nccl); }
+void register_nccl(BackendRegistry& registry) {
+  registry.add("nccl", {c10::kCUDA}, make_nccl, {Capability::kAverages});
+}
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@
 #include "lockstep/comm/gpu_order.h"
 #include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
+#include "lockstep/comm/split.h"
 #include "lockstep/comm/store_board.h"
 #include "lockstep/device/graph.h"
 
@@ -74,14 +75,36 @@ void run_or_break(shm::Team& team, Function run) {
 
 ShmBackend::ShmBackend(const BackendRequest& request, std::vector<int> numbers)
     : Backend(request.rank, request.size),
+      made_by_(request),
       group_(std::make_shared<ShmGroup>(join_team(request, std::move(numbers)))),
       timeout_(request.timeout),
-      core_to_spare_(usable_cores() > request.size) {}
+      core_to_spare_(usable_cores() > request.size) {
+  made_by_.store = nullptr;
+}
 
 void ShmBackend::shutdown() { group_->team->watch().leave(); }
 
 void ShmBackend::break_up(const std::string& reason) {
   group_->team->watch().break_up(shm::Watch::Reason::kAborted, reason);
+}
+
+c10d::ErrorType ShmBackend::getError() {
+  try {
+    group_->team->watch().throw_if_broken();
+    return c10d::ErrorType::SUCCESS;
+  } catch (const PeerError&) {
+    return c10d::ErrorType::COMM_ERROR;
+  }
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> ShmBackend::getBackendOptions() {
+  return c10::make_intrusive<Options>(getBackendName(), timeout_.load());
+}
+
+c10::intrusive_ptr<c10d::Backend> ShmBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                    const std::vector<int>& ranks,
+                                                    const c10::intrusive_ptr<Options>& options) {
+  return split_backend(made_by_, store, ranks, options);
 }
 
 bool ShmBackend::supportsTensorAlloc(c10::DeviceIndex /*device*/) { return true; }
@@ -105,25 +128,29 @@ std::string ShmBackend::what(const char* operation) const {
 
 ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
   group_->team->watch().throw_if_broken();
+  const auto gpu = gpu_of(start.outputs);
+  if (gpu && device::Graph::recording() != nullptr) {
+    throw UsageError(what("a collective") +
+                     ": the host does it, so it cannot be recorded as a CUDA graph; use nccl");
+  }
+  const shm::CallName name =
+      part_of_.value_or(shm::CallName{.number = started_ + 1, .kind = std::nullopt});
   ++started_;
   const auto timeout = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
   const bool in_background = core_to_spare_ && bytes_of(start.outputs) >= kBackgroundBytes;
   auto event = begin_profile(start.type, start.inputs);
   auto state = state_for(start.outputs, event != nullptr);
-  std::function<void()> task = [team = group_->team.get(), run = std::move(run), timeout,
+  std::function<void()> task = [team = group_->team.get(), run = std::move(run), name, timeout,
                                 state = std::move(state), event = std::move(event)] {
     const auto caller = state ? std::optional<at::ThreadLocalStateGuard>(*state) : std::nullopt;
     const at::NoGradGuard no_grad;
+    team->call_it(name);
     run_or_break(*team, [&] { run(*team, Deadline::in(timeout)); });
     if (event) {
       event->end();
     }
   };
-  if (const auto gpu = gpu_of(start.outputs)) {
-    if (device::Graph::recording() != nullptr) {
-      throw UsageError(what("a collective") +
-                       ": the host does it, so it cannot be recorded as a CUDA graph; use nccl");
-    }
+  if (gpu) {
     task = after_current_stream(*gpu, std::move(task));
   }
   auto job =
@@ -299,9 +326,11 @@ ShmBackend::WorkPointer ShmBackend::barrier(const c10d::BarrierOptions& options)
 namespace lockstep {
 
 void register_shm(BackendRegistry& registry) {
-  registry.add("shm", {c10::kCPU}, [](const BackendRequest& request) {
-    return c10::make_intrusive<comm::ShmBackend>(request);
-  });
+  registry.add(
+      "shm", {c10::kCPU},
+      [](const BackendRequest& request) { return c10::make_intrusive<comm::ShmBackend>(request); },
+      {Capability::kEverything, Capability::kAverages, Capability::kPremultiplies,
+       Capability::kNumbers});
   if (at::getNumGPUs() > 0) {
     registry.allow("shm", c10::kCUDA);
   }

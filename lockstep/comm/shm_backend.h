@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
@@ -23,10 +24,21 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
   // `numbers`: what errors call the ranks, where they have others in the job.
   explicit ShmBackend(const BackendRequest& request, std::vector<int> numbers = {});
 
-  const std::string getBackendName() const override { return "shm"; }
+  const std::string getBackendName() const override {
+    return made_by_.name.empty() ? "shm" : made_by_.name;
+  }
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
   uint64_t getSequenceNumberForGroup() override { return started_; }
   void setSequenceNumberForGroup() override {}
+  // COMM_ERROR once the group is of no use.
+  c10d::ErrorType getError() override;
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Options> getBackendOptions() override;
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
+  // The collectives that follow are parts of one that has this name: errors speak of that.
+  void be_part_of(const shm::CallName& name) { part_of_ = name; }
 
   // Ends this rank's part: waits of other threads end, peers are told.
   void shutdown() override;
@@ -100,6 +112,8 @@ class ShmBackend : public c10d::Backend, public ProgressBoard {
   WorkPointer exchange(Start begin, const Tensors& outputs, const Tensors& inputs);
   [[nodiscard]] std::string what(const char* operation) const;
 
+  BackendRequest made_by_;  // Without its store.
+  std::optional<shm::CallName> part_of_;
   std::shared_ptr<ShmGroup> group_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<uint64_t> started_{0};

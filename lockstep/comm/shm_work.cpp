@@ -3,6 +3,7 @@
 #include <ATen/record_function.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/awaited_future.h"
 
 namespace lockstep::comm {
 
@@ -44,6 +45,15 @@ bool ShmReceive::wait(std::chrono::milliseconds timeout) {
     std::rethrow_exception(receipt_->failure);
   }
   return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ShmReceive::getFuture() {
+  group_->team->watch().throw_if_broken();  // Also in a fork.
+  const std::lock_guard lock(finish_mutex_);
+  if (!future_) {
+    future_ = awaited_future(c10::intrusive_ptr<Work>::unsafe_reclaim_from_nonowning(this));
+  }
+  return future_;
 }
 
 void ShmReceive::put_in_place() {

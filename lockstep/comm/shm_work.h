@@ -40,6 +40,7 @@ class ShmReceive : public c10d::Work {
   void synchronize() override {}
   std::vector<at::Tensor> result() override { return {tensor_}; }
   int sourceRank() const override { return receipt_->from; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
   void put_in_place();
@@ -52,6 +53,7 @@ class ShmReceive : public c10d::Work {
   std::mutex finish_mutex_;
   std::atomic<bool> finished_{false};
   std::shared_ptr<at::RecordFunction> event_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
 }  // namespace lockstep::comm

@@ -41,7 +41,7 @@ bool Communication::multiplies(const at::Tensor& like) const {
            group_.backend(at::kCUDA)->getBackendName() == "nccl";
   }
   return like.is_cpu() && (like.scalar_type() == at::kFloat || like.scalar_type() == at::kDouble) &&
-         group_.backend(at::kCPU)->getBackendName() == "shm";
+         group_.can(Capability::kPremultiplies);
 }
 
 bool Communication::is_recordable(const at::Tensor& like) const {
@@ -76,7 +76,7 @@ void Communication::start(GradientBucket& bucket) {
   options.reduceOp = sum_times(bucket.factor(ranks()));
   started.copied = bucket.take_copied();
   started.work = backend->allreduce(tensors, options);
-  if (contents.device().is_cpu() && backend->getBackendName() == "gloo") {
+  if (contents.device().is_cpu() && group_.can(Capability::kCompletesFutures)) {
     started.done = std::make_shared<std::atomic<Clock::time_point>>();
     started.work->getFuture()->addCallback(
         [done = started.done](c10::ivalue::Future&) { done->store(Clock::now()); });

@@ -48,8 +48,8 @@ TEST(Arguments, AnInputMayShareMemoryWithNoOutput) {
   const auto matrix = at::zeros({4, 4});
   EXPECT_NO_THROW(
       require_no_overlap({.writes = {matrix[0]}, .reads = {matrix[1], matrix[1]}}, "call"));
-  EXPECT_NO_THROW(require_no_overlap(
-      {.writes = {matrix[0]}, .reads = {at::zeros({1}).expand({4})}}, "call"));
+  EXPECT_NO_THROW(
+      require_no_overlap({.writes = {matrix[0]}, .reads = {at::zeros({1}).expand({4})}}, "call"));
   EXPECT_THAT([&] { require_no_overlap({.writes = {matrix[0]}, .reads = {matrix}}, "call"); },
               ThrowsMessage<UsageError>(HasSubstr("call: an input shares memory")));
 }

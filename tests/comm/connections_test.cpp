@@ -60,12 +60,13 @@ TEST(Connections, ThoseToOtherAddressesAreNotTaken) {
 TEST(Connections, ThoseThatAreOpenedLaterAreKnownByTheirPorts) {
   Connections connections;
   std::optional<Listener> listener;
-  const auto ports = connections.add_opened_by(
-      [&] { listener = listen_on({"127.0.0.1", 0}); }, {"127.0.0.1"});
+  const auto ports =
+      connections.add_opened_by([&] { listener = listen_on({"127.0.0.1", 0}); }, {"127.0.0.1"});
   EXPECT_THAT(ports, ::testing::ElementsAre(listener->port));
   connections.expect({.own_ports = ports, .peer_ports = {}});
   const Pair other;
-  const auto here = connect_to({"127.0.0.1", listener->port}, Deadline::in(std::chrono::seconds(5)));
+  const auto here =
+      connect_to({"127.0.0.1", listener->port}, Deadline::in(std::chrono::seconds(5)));
   const UniqueFd there(::accept(listener->fd.get(), nullptr, nullptr));
   EXPECT_EQ(connections.size(), 1U) << "the end at the port";
   connections.cut();

@@ -22,9 +22,7 @@ TEST(ForwardedWork, AFailureEndsTheGroupOnAllRanks) {
         if (world.rank() == 0) {
           Tensors tensors{at::zeros({3})};
           EXPECT_THAT(
-              [&] {
-                world.backend()->recv(tensors, 1, 0)->wait(std::chrono::milliseconds(300));
-              },
+              [&] { world.backend()->recv(tensors, 1, 0)->wait(std::chrono::milliseconds(300)); },
               ThrowsMessage<PeerError>(HasSubstr("recv on rank 0 of 2")));
           world.store()->set("rank 0 waited in vain", std::vector<std::uint8_t>{1});
         } else {

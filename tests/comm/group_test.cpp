@@ -94,7 +94,9 @@ TEST_P(GroupFork, DestroysAnInheritedGroupPromptlyAndChangesNothing) {
                     }
                     const Deadline deadline = Deadline::in(std::chrono::seconds(4));
                     world.destroy();
-                    { const Group last = std::move(world); }
+                    {
+                      const Group last = std::move(world);
+                    }
                     return refused && !deadline.passed() ? 0 : 1;
                   }),
                   0);

@@ -42,8 +42,8 @@ TEST_P(HostCollectivesOf, SumsEveryDtypeAndSize) {
   on_hosts([](Group& world) {
     const int n = world.size();
     for (const auto dtype :
-         {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat,
-          at::kComplexDouble, at::kChar, at::kByte, at::kShort, at::kInt, at::kLong}) {
+         {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat, at::kComplexDouble,
+          at::kChar, at::kByte, at::kShort, at::kInt, at::kLong}) {
       for (const int size : {0, 1, 2, 3, 1000}) {
         const auto ones = at::arange(size, at::kInt).remainder(5).to(dtype);
         const auto tensor = ones * (world.rank() + 1);
@@ -133,8 +133,8 @@ void expect_nan_wins(Group& world, const c10d::ReduceOp& op, at::ScalarType dtyp
   const auto plain = (at::arange(groups * (size + 1)).remainder(7) + world.rank()).to(dtype);
   const auto mine = plain.masked_fill(kind == world.rank(), NAN);
   all_reduce(world, mine, op)->wait();
-  const auto best = at::arange(groups * (size + 1)).remainder(7) +
-                    (op == c10d::ReduceOp::MAX ? size - 1 : 0);
+  const auto best =
+      at::arange(groups * (size + 1)).remainder(7) + (op == c10d::ReduceOp::MAX ? size - 1 : 0);
   const auto expected = best.to(dtype).masked_fill(kind != size, NAN);
   EXPECT_TRUE(at::allclose(mine.to(at::kDouble), expected.to(at::kDouble), 0, 0,
                            /*equal_nan=*/true))

@@ -11,7 +11,8 @@ namespace {
 TEST(LockstepBackend, IsTheDefaultAndSharesMemoryOnOneHost) {
   testing::run_ranks(2, [](Group& world) {
     EXPECT_THAT(world.description(), ::testing::HasSubstr("lockstep"));
-    EXPECT_EQ(world.backend()->getBackendName(), "shm");
+    EXPECT_EQ(world.backend()->getBackendName(), "lockstep");
+    EXPECT_TRUE(world.can(Capability::kEverything));
   });
 }
 

@@ -34,7 +34,7 @@ void expect_sum(const BackendOptions& options, const std::string& speaks) {
   }));
 }
 
-TEST(MakeBackend, IsSharedMemoryOnOneHost) { expect_sum({}, "shm"); }
+TEST(MakeBackend, IsCalledAsItWasAskedFor) { expect_sum({}, "lockstep"); }
 
 TEST(MakeBackend, TakesTheNamesOfInitProcessGroup) { expect_sum({.name = "gloo"}, "gloo"); }
 

@@ -13,7 +13,7 @@ TEST(Nccl, IsTheDefaultForCudaTensorsBesideSharedMemory) {
   testing::run_ranks(1, [](Group& world) {
     EXPECT_THAT(world.description(), ::testing::HasSubstr("cpu:lockstep,cuda:nccl"));
     EXPECT_EQ(world.backend(at::kCUDA)->getBackendName(), "nccl");
-    EXPECT_EQ(world.backend(at::kCPU)->getBackendName(), "shm");
+    EXPECT_EQ(world.backend(at::kCPU)->getBackendName(), "lockstep");
     EXPECT_EQ(world.device(), at::Device(at::kCUDA, 0));
     EXPECT_FALSE(world.gpu_ids().empty());
   });

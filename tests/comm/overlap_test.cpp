@@ -86,8 +86,7 @@ TEST(Overlap, IsRightForAnyStrides) {
     const auto here = places_of(one);
     const auto there = places_of(other);
     const std::set<const void*> distinct(here.begin(), here.end());
-    EXPECT_EQ(overlaps_itself(one), distinct.size() != here.size())
-        << one.sizes() << one.strides();
+    EXPECT_EQ(overlaps_itself(one), distinct.size() != here.size()) << one.sizes() << one.strides();
     const bool common =
         std::any_of(there.begin(), there.end(), [&](const void* at) { return here.count(at) > 0; });
     // A tensor that overlaps itself counts as one that overlaps: it is refused by itself before.

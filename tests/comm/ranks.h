@@ -70,8 +70,7 @@ inline void run_on_hosts(const std::vector<int>& ranks_on_hosts,
   EXPECT_NO_THROW(spawn(static_cast<int>(host_of.size()), [&](int rank) {
     const auto host = "host" + std::to_string(host_of[static_cast<std::size_t>(rank)]);
     ::setenv("LOCKSTEP_HOST_ID", host.c_str(), 1);
-    Group world =
-        init_process_group({.backend = "lockstep", .timeout = std::chrono::seconds(60)});
+    Group world = init_process_group({.backend = "lockstep", .timeout = std::chrono::seconds(60)});
     body(world);
     if (::testing::Test::HasFailure()) {
       throw std::runtime_error("expectations failed, see above");

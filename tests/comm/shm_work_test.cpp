@@ -186,12 +186,11 @@ TEST(ShmReceive, AForkTakesNothingOfItsParents) {
     const auto work = all_reduce(world, sum);
     EXPECT_EQ(test::run_in_child([&] {
                 ::alarm(60);
-                return are_refused({[&] { receive->isCompleted(); }, [&] { receive->wait(); },
-                                    [&] { work->isCompleted(); }, [&] { work->wait(); },
-                                    [&] { work->getFuture(); },
-                                    [&] { backend->recvAnysource(message, 0); },
-                                    [&] { backend->send(message, 1, 0); },
-                                    [&] { backend->barrier({}); }})
+                return are_refused(
+                           {[&] { receive->isCompleted(); }, [&] { receive->wait(); },
+                            [&] { work->isCompleted(); }, [&] { work->wait(); },
+                            [&] { work->getFuture(); }, [&] { backend->recvAnysource(message, 0); },
+                            [&] { backend->send(message, 1, 0); }, [&] { backend->barrier({}); }})
                            ? 0
                            : 1;
               }),

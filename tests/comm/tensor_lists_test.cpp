@@ -48,5 +48,14 @@ TEST(TensorLists, AnIntegerAverageRoundsTowardsZero) {
   EXPECT_EQ(sum.item<std::int64_t>(), -1);
 }
 
+TEST(TensorLists, AnOwnCopyIsNeverTheTensorItself) {
+  const auto dense = at::full({4}, 1.0F);
+  EXPECT_NE(own_copy(dense).data_ptr(), dense.data_ptr());
+  const auto gaps = at::full({3, 4}, 1.0F).t();
+  EXPECT_TRUE(own_copy(gaps).is_contiguous());
+  put_back({at::full({4}, 2.0F)}, {dense});
+  EXPECT_EQ(dense[3].item<float>(), 2);
+}
+
 }  // namespace
 }  // namespace lockstep::comm

@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 from conftest import INIT, OLD_TORCH, REGISTER, ROOT
 
 # What README promises beyond all_reduce: objects, messages, groups of some ranks, futures.
@@ -61,6 +62,28 @@ os.write(1, f"{ports}\\n".encode())
 dist.barrier()
 """
 
+# Of a group on one host and of one over hosts: some ranks as a group, and a receive that tells when it is done.
+SPLIT = """
+import os
+if len(os.environ["HOSTS"]) > 1:
+    os.environ.update(LOCKSTEP_HOST_ID=os.environ["HOSTS"][int(os.environ["RANK"])], GLOO_SOCKET_IFNAME="lo")
+""" + INIT + """
+part = dist.split_group(split_ranks=[[0, 1], [2]])
+total = torch.ones(2)
+dist.all_reduce(total, group=part)
+assert total.tolist() == ([2, 2] if rank < 2 else [1, 1])
+if rank == 2:
+    received = torch.zeros(3)
+    future = dist.irecv(received, 0).get_future()
+    dist.send(torch.ones(1), 0)
+    assert future.wait()[0].tolist() == [4, 4, 4]
+elif rank == 0:
+    dist.recv(torch.zeros(1), 2)
+    dist.send(torch.full((3,), 4.0), 2)
+dist.barrier()
+print(dist.group.WORLD._get_backend(torch.device("cpu")).name())
+"""
+
 TWO_HOSTS = """
 import os
 os.environ.update(LOCKSTEP_HOST_ID="host " + os.environ["RANK"], GLOO_SOCKET_IFNAME="lo")
@@ -116,6 +139,13 @@ def test_a_rank_holds_no_tcp_connection_but_the_stores(launcher):
 
 def test_ranks_of_two_hosts_form_a_group(ranks):
     assert ranks(TWO_HOSTS).finish() == [(0, "[3.0, 3.0, 3.0] Backend\n", "")] * 2
+
+
+@pytest.mark.skipif(OLD_TORCH, reason="split_group of CPU groups came later")
+@pytest.mark.parametrize("hosts", ["a", "aab", "abc"])
+def test_groups_are_split_and_receives_have_futures(ranks, monkeypatch, hosts):
+    monkeypatch.setenv("HOSTS", hosts)
+    assert ranks(SPLIT, count=3).finish() == [(0, "lockstep\n", "")] * 3
 
 
 def test_errors_are_exceptions_with_our_words(ranks):

@@ -31,6 +31,18 @@ def test_our_ranks_send_every_byte_once_and_gloo_does_not():
 
 
 @pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
+def test_an_all_reduce_over_three_hosts_is_measured_beside_gloos():
+    done = subprocess.run([f"{BIN}/lockstep", "bench", "hosts", "--allreduce", "--hosts", "3", "--rounds", "2",
+                           "--repetitions", "5", "--json"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    assert row["hosts"] == 3 and row["allreduce"] == 1024
+    for sides in row["us"].values():
+        assert {name: len(medians) for name, medians in sides.items()} == {"lockstep": 2, "gloo": 2}
+        assert all(us > 0 for medians in sides.values() for us in medians)
+
+
+@pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
 def test_nothing_is_left_when_it_is_ended():
     before = namespaces()
     bench = subprocess.Popen([f"{BIN}/lockstep", "bench", "hosts", "--model", "mlp", "--rounds", "1000", "--python", ""],
@@ -46,7 +58,7 @@ def test_nothing_is_left_when_it_is_ended():
     wait_for(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], what="the end of its processes")
 
 
-@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--model", "vgg"], ["--what"]])
+@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--hosts", "1"], ["--allreduce", "--bytes", "3"], ["--model", "vgg"], ["--what"]])
 def test_flags_that_are_none_are_named(arguments):
     done = subprocess.run([f"{BIN}/lockstep", "bench", "hosts", *arguments], capture_output=True, text=True, timeout=20)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The backend "lockstep" on two hosts: what goes over the wire, and who is told when a host is gone.
+"""The backend "lockstep" on several hosts: what goes over the wire, and who is told when a host is gone.
 
 Ranks are started without a launcher, which would end them by itself when it loses a node.
 """
@@ -11,27 +11,34 @@ import time
 
 import pytest
 from conftest import BIN
-from two_hosts import ADDRESSES, are_possible, two_hosts
+from two_hosts import ADDRESSES, are_possible, several_hosts
 
 pytestmark = pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
 
 
 @pytest.fixture
-def hosts():
-    with two_hosts() as pair:
-        yield pair
+def layout():
+    """How many ranks each host has."""
+    return (2, 2)
 
 
 @pytest.fixture
-def start(hosts):
-    """Two ranks on each host, as a function that is told what they do."""
+def hosts(layout):
+    with several_hosts(len(layout)) as all_of_them:
+        yield all_of_them
+
+
+@pytest.fixture
+def start(hosts, layout):
+    """The ranks, host by host, as a function that is told what they do."""
     started = []
 
     def start_ranks(*arguments, **environment):
-        for rank in range(4):
-            own = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "4", "MASTER_ADDR": ADDRESSES[0],
+        places = [host for host, ranks in zip(hosts, layout) for _ in range(ranks)]
+        for rank, host in enumerate(places):
+            own = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(len(places)), "MASTER_ADDR": ADDRESSES[0],
                    "MASTER_PORT": "29511", **environment}
-            command = hosts[rank // 2].command(os.path.join(BIN, "comm_program"), *arguments)
+            command = host.command(os.path.join(BIN, "comm_program"), *arguments)
             started.append(subprocess.Popen(command, env=own, text=True, stdout=subprocess.PIPE,
                                             stderr=subprocess.PIPE))
         return started
@@ -84,6 +91,34 @@ def test_a_host_where_everything_is_killed_is_named(hosts, start, victim):
         assert ADDRESSES[victim] in reason or re.search(rf"rank [{2 * victim}{2 * victim + 1}]\b", reason)
 
 
+# The victim takes another for dead, or all of them.
+@pytest.mark.parametrize("layout", [(1, 2, 3), (1, 1, 1, 1)])
+@pytest.mark.parametrize("elements", [5_000_000, 10])
+def test_one_of_several_hosts_whose_link_goes_down_is_named_by_the_others(hosts, start, layout, elements):
+    ranks = start("until_error", 60, elements)
+    wait_until_ready(ranks)
+    victim = 1
+    hosts[victim].set_link("down")
+    gone = range(layout[0], layout[0] + layout[1])
+    for number, rank in enumerate(ranks):
+        seconds, reason = failure_of(rank)
+        assert seconds < 6
+        assert f"on rank {number} of {sum(layout)}" in reason
+        if number not in gone:
+            assert ADDRESSES[victim] in reason, reason
+
+
+@pytest.mark.parametrize("layout", [(1, 2, 3), (1, 1, 1, 1)])
+def test_a_killed_rank_of_several_hosts_ends_all(start, layout):
+    ranks = start("until_error", 60, 1000)
+    wait_until_ready(ranks)
+    ranks[-1].kill()
+    for rank in ranks[:-1]:
+        seconds, reason = failure_of(rank)
+        assert seconds < 6
+        assert re.search(rf"rank {len(ranks) - 1}\b|ranks [0-9, ]*{len(ranks) - 1}\b", reason), reason
+
+
 def test_a_stopped_rank_is_waited_for(hosts, start):
     ranks = start("until_error", 60, 5_000_000)
     wait_until_ready(ranks)
@@ -101,13 +136,15 @@ def test_a_stopped_rank_is_waited_for(hosts, start):
         assert re.search(r"ranks? [0-9, ]*[23]", failure_of(rank)[1])
 
 
-def test_a_host_sends_every_byte_once(hosts, start):
+# Between n hosts a ring sends each byte of a sum 2 (n - 1) / n times, wherever the ranks are.
+@pytest.mark.parametrize("layout", [(2, 2), (2, 1, 2)])
+def test_a_host_sends_every_byte_as_often_as_the_ring_of_hosts_asks(hosts, start, layout):
     times, elements = 10, 1_000_000
     before = [host.sent_bytes() for host in hosts]
     ranks = start("count", times, elements)
     for rank in ranks:
         out, err = rank.communicate(timeout=60)
-        assert out == "sum 4\n", err
+        assert out == f"sum {sum(layout)}\n", err
     for host, sent in zip(hosts, before):
-        payload = times * elements * 4
+        payload = times * elements * 4 * 2 * (len(layout) - 1) / len(layout)
         assert payload <= host.sent_bytes() - sent < 1.1 * payload
