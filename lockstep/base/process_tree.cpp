@@ -122,8 +122,8 @@ bool kill_descendants(Deadline deadline, pid_t spared) {
   // One look at /proc can miss a process that was forked during it; the next look finds it.
   for (int quiet_looks = 0; quiet_looks < 2 && reap_all_but(spared);) {
     const auto family = descendants_of(::getpid());
-    const auto victims = family.size() - static_cast<std::size_t>(std::count(
-                                             family.begin(), family.end(), spared));
+    const auto victims =
+        family.size() - static_cast<std::size_t>(std::count(family.begin(), family.end(), spared));
     for (const pid_t pid : family) {
       if (pid != spared) {
         kill_descendant(pid, family);

@@ -95,8 +95,9 @@ void Coordinator::on_unable(PeerId peer, const Unable& unable) {
     return;
   }
   if (!verdict_.end) {
-    verdict_.end = End{1, "lockstep run: the job failed: " +
-                              (several() ? name_of(peer) + ": " : "") + unable.why + "\n",
+    verdict_.end = End{1,
+                       "lockstep run: the job failed: " + (several() ? name_of(peer) + ": " : "") +
+                           unable.why + "\n",
                        std::nullopt};
   }
   if (phase_ == Phase::kJoining) {
@@ -136,9 +137,10 @@ void Coordinator::on_interrupted(PeerId peer, const Interrupted& interrupted) {
   verdict_.may_restart = false;
   if (!verdict_.root_cause && !verdict_.end) {
     const std::string who = peer == kLocalPeer ? "" : " on " + name_of(peer);
-    verdict_.end = End{128 + interrupted.signal, "lockstep run: the job was ended by " +
-                                                     signal_name(interrupted.signal) + who + "\n",
-                       std::nullopt};
+    verdict_.end =
+        End{128 + interrupted.signal,
+            "lockstep run: the job was ended by " + signal_name(interrupted.signal) + who + "\n",
+            std::nullopt};
   }
   if (phase_ == Phase::kJoining) {
     end(*verdict_.end);
@@ -182,8 +184,9 @@ void Coordinator::on_time() {
     return;
   }
   if (phase_ == Phase::kJoining && several()) {
-    end({1, "lockstep run: " + missing_nodes() + " did not come within " +
-                to_text(deadline_.total()) + "\n",
+    end({1,
+         "lockstep run: " + missing_nodes() + " did not come within " + to_text(deadline_.total()) +
+             "\n",
          std::nullopt});
   } else if (phase_ == Phase::kStopping) {
     // A node that cannot stop its workers must not hold up the end of the others.
@@ -283,9 +286,9 @@ void Coordinator::end_with_report() {
   const bool restart_was_due = plan_.attempt < settings_.max_restarts && verdict_.may_restart;
   const std::string why_none =
       restart_was_due ? "lockstep run: no restart: " + verdict_.still_alive + "\n" : "";
-  const std::string headline = "lockstep run: the job failed; root cause: " +
-                               describe_worker(root, true) + ": " + describe_end(root) +
-                               "; the report is with " + name_of(kLocalPeer) + "\n";
+  const std::string headline =
+      "lockstep run: the job failed; root cause: " + describe_worker(root, true) + ": " +
+      describe_end(root) + "; the report is with " + name_of(kLocalPeer) + "\n";
   end({shell_code(root), headline, root}, why_none + format_report(verdict_.failures, several()));
 }
 

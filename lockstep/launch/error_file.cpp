@@ -75,17 +75,15 @@ bool write_error_note(const std::string& path, const ErrorNote& note, int exit_c
   const Json extra = {{"py_callstack", note.traceback},
                       {"timestamp", std::to_string(note.timestamp)}};
   const Json root = {
-      {"message",
-       {{"message", note.message}, {"errorCode", exit_code}, {"extraInfo", extra}}}};
-  const UniqueFd file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
-  return file &&
-         write_all(file.get(), root.dump(-1, ' ', false, Json::error_handler_t::replace));
+      {"message", {{"message", note.message}, {"errorCode", exit_code}, {"extraInfo", extra}}}};
+  const UniqueFd file(::open(
+      path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  return file && write_all(file.get(), root.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 ErrorNote note_of(const Failure& root_cause, bool several_nodes) {
-  const std::string words = root_cause.message.empty() ? last_lines(root_cause.stderr_tail, 1)
-                                                       : root_cause.message;
+  const std::string words =
+      root_cause.message.empty() ? last_lines(root_cause.stderr_tail, 1) : root_cause.message;
   ErrorNote note;
   note.message = describe_worker(root_cause, several_nodes) + ": " + describe_end(root_cause) +
                  (words.empty() ? "" : ": " + words);

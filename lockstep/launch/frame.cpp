@@ -45,8 +45,8 @@ std::optional<std::string> FrameReader::next() {
     const auto version = read_big_endian(std::string_view(buffer_).substr(kMagic.size()));
     if (version != kProtocolVersion) {
       throw ProtocolError("the other launcher speaks version " + std::to_string(version) +
-                      " of the protocol, this one version " + std::to_string(kProtocolVersion) +
-                      "; install the same lockstep on all nodes");
+                          " of the protocol, this one version " + std::to_string(kProtocolVersion) +
+                          "; install the same lockstep on all nodes");
     }
     buffer_.erase(0, kMagic.size() + 4);
     greeted_ = true;
@@ -56,8 +56,9 @@ std::optional<std::string> FrameReader::next() {
   }
   const std::size_t length = read_big_endian(buffer_);
   if (length > kMostMessageBytes) {
-    throw ProtocolError("a message of " + std::to_string(length) + " bytes was announced, at most " +
-                    std::to_string(kMostMessageBytes) + " are allowed");
+    throw ProtocolError("a message of " + std::to_string(length) +
+                        " bytes was announced, at most " + std::to_string(kMostMessageBytes) +
+                        " are allowed");
   }
   if (buffer_.size() < 4 + length) {
     return std::nullopt;

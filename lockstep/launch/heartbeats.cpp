@@ -7,8 +7,7 @@
 
 namespace lockstep::launch {
 
-Outbox::Outbox(UniqueFd socket)
-    : socket_(std::move(socket)), last_sent_(Deadline::Clock::now()) {
+Outbox::Outbox(UniqueFd socket) : socket_(std::move(socket)), last_sent_(Deadline::Clock::now()) {
   set_nonblocking(socket_.get());
 }
 

@@ -16,8 +16,7 @@ constexpr std::size_t kMostTold = 100;
 
 }  // namespace
 
-Hub::Hub(EventLoop& loop, Listener listener, HubHooks hooks,
-         std::chrono::milliseconds node_timeout)
+Hub::Hub(EventLoop& loop, Listener listener, HubHooks hooks, std::chrono::milliseconds node_timeout)
     : loop_(loop),
       listener_(std::move(listener)),
       hooks_(std::move(hooks)),
@@ -46,8 +45,7 @@ void Hub::accept_one() {
     listening_ = false;
     loop_.forget(listener_.fd.get());
     if (error == EMFILE || error == ENFILE) {
-      tell_once("a node that wants to join has to wait: " +
-                std::generic_category().message(error));
+      tell_once("a node that wants to join has to wait: " + std::generic_category().message(error));
     }
     return;
   }

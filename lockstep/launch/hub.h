@@ -39,7 +39,7 @@ class Hub {
   struct Connection {
     Channel channel;
     std::string host;
-    std::string refusal;  // Why it was sent away; empty: it was not.
+    std::string refusal;       // Why it was sent away; empty: it was not.
     bool comes_again = false;  // Told that the job is ending: nothing to tell the user.
   };
 

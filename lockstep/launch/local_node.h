@@ -11,7 +11,7 @@
 namespace lockstep::launch {
 
 struct NodeHooks {
-  std::function<void()> prepare;  // Before the first attempt; may throw.
+  std::function<void()> prepare;               // Before the first attempt; may throw.
   std::function<void(const Message&)> report;  // Failed, Unable, Stopped, Done, Interrupted.
   std::function<bool()> sweep;  // Kills whatever the workers left running; false: not all.
 };

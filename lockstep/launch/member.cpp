@@ -87,8 +87,8 @@ void Member::serve() {
 
 void Member::obey(const Message& message) {
   if (const auto* refused = std::get_if<Refused>(&message)) {
-    own_end_ = End{1, "lockstep run: refused by " + leader_ + ": " + refused->reason + "\n",
-                   std::nullopt};
+    own_end_ =
+        End{1, "lockstep run: refused by " + leader_ + ": " + refused->reason + "\n", std::nullopt};
     end_when_stopped();
     return;
   }
@@ -127,8 +127,8 @@ void Member::lose_leader(const std::string& why) {
   if (own_end_) {
     return;
   }
-  own_end_ = End{1, "lockstep run: the job failed: " + leader_ + " is lost: " + why + "\n",
-                 std::nullopt};
+  own_end_ =
+      End{1, "lockstep run: the job failed: " + leader_ + " is lost: " + why + "\n", std::nullopt};
   if (workers_running_) {
     commands_.emplace_back(Stop{attempt_, SIGTERM});
   }

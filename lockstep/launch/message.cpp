@@ -121,8 +121,8 @@ struct Writer {
   Cutter cut;
 
   Json operator()(const Join& m) const {
-    return {{"type", "join"},           {"run_id", cut(m.run_id, 1024)}, {"nodes", m.nodes},
-            {"node_rank", m.node_rank}, {"node", write_node(m.node, cut)},    {"pid", m.pid}};
+    return {{"type", "join"},           {"run_id", cut(m.run_id, 1024)},   {"nodes", m.nodes},
+            {"node_rank", m.node_rank}, {"node", write_node(m.node, cut)}, {"pid", m.pid}};
   }
   Json operator()(const Refused& m) const {
     return {{"type", "refused"}, {"reason", cut(m.reason, 4096)}, {"ending", m.ending}};
@@ -253,7 +253,7 @@ std::string encode(const Message& message) {
     }
     if (cut.share > kMostMessageBytes) {
       throw ProtocolError("message: " + std::to_string(text.size()) +
-                      " bytes are more than nodes may send");
+                          " bytes are more than nodes may send");
     }
   }
 }

@@ -78,8 +78,8 @@ struct End {
   std::optional<Failure> root_cause = std::nullopt;
 };
 
-using Message =
-    std::variant<Join, Refused, Start, Heartbeat, Failed, Unable, Stop, Stopped, Done, Interrupted, End>;
+using Message = std::variant<Join, Refused, Start, Heartbeat, Failed, Unable, Stop, Stopped, Done,
+                             Interrupted, End>;
 
 // Never longer than kMostMessageBytes: long texts and lists are cut.
 std::string encode(const Message& message);

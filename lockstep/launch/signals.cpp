@@ -78,8 +78,7 @@ void Signals::restore_in_child() const {
 
 bool EchoFilter::is_echo(int signal, SignalPath path, Deadline::Clock::time_point now) {
   const auto seen = unmatched_.find(signal);
-  if (seen != unmatched_.end() && seen->second.path != path &&
-      now - seen->second.at < kEchoLimit) {
+  if (seen != unmatched_.end() && seen->second.path != path && now - seen->second.at < kEchoLimit) {
     unmatched_.erase(seen);
     return true;
   }

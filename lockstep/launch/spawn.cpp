@@ -79,9 +79,8 @@ constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older C lib
 // As waitid(2) for this child alone; fails with ECHILD once it was reaped.
 int wait_for_child(const Child& child, siginfo_t& ended, int options) {
   const bool exact = static_cast<bool>(child.handle);
-  return ::waitid(exact ? kPidfd : P_PID,
-                  static_cast<id_t>(exact ? child.handle.get() : child.pid), &ended,
-                  WEXITED | options);
+  return ::waitid(exact ? kPidfd : P_PID, static_cast<id_t>(exact ? child.handle.get() : child.pid),
+                  &ended, WEXITED | options);
 }
 
 }  // namespace

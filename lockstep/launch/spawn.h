@@ -20,7 +20,7 @@ struct ChildSpec {
   // Descriptors of this process that become the child's; -1: the same as ours.
   int stdout_fd = -1;
   int stderr_fd = -1;
-  int kept_fd = -1;  // Stays open in the child, under the same number.
+  int kept_fd = -1;          // Stays open in the child, under the same number.
   bool ended_by_us = false;  // Signals to a whole control group (SIGTERM, SIGUSR1, ...) pass it by.
 };
 

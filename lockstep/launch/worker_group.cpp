@@ -304,7 +304,8 @@ std::string WorkerGroup::running_ranks() const {
   std::vector<std::string> ranks;
   for (const auto& worker : workers_) {
     if (worker.running) {
-      ranks.push_back(std::to_string(worker.rank) + " (pid " + std::to_string(worker.child.pid) + ")");
+      ranks.push_back(std::to_string(worker.rank) + " (pid " + std::to_string(worker.child.pid) +
+                      ")");
     }
   }
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(ranks, ", ");

@@ -30,7 +30,7 @@ std::size_t kernel_tables(std::size_t bytes) { return bytes / 32 + (std::size_t{
 
 // A file of the whole capacity would be a signal under `ulimit -f`.
 std::size_t allowed_capacity() {
-  struct rlimit limit {};
+  struct rlimit limit{};
   ::getrlimit(RLIMIT_FSIZE, &limit);
   return std::min<std::uint64_t>(kCapacity, limit.rlim_cur) / kGranule * kGranule;
 }
@@ -66,7 +66,7 @@ Segment Segment::adopt(UniqueFd fd, std::size_t bytes, const std::string& whose)
   if (seals < 0 || (static_cast<unsigned>(seals) & kSeals) != kSeals) {
     throw PeerError(whose + " handed over something that is no sealed memory segment");
   }
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd.get(), &info) != 0 || info.st_size < 0 ||
       static_cast<std::size_t>(info.st_size) < bytes) {
     throw PeerError(whose + " handed over a segment of " +

@@ -89,8 +89,9 @@ TEST(Agent, ASecondSignalOfTheSupervisorEndsItAtOnce) {
     write_all(link.get(), std::string(2, static_cast<char>(SIGTERM)));
     EXPECT_EQ(next_byte(link), 128 + SIGTERM);
   };
-  EXPECT_EQ(run("trap '' TERM; touch " + folder.path("up") + "; while :; do sleep 1; done", 1, twice),
-            128 + SIGTERM);
+  EXPECT_EQ(
+      run("trap '' TERM; touch " + folder.path("up") + "; while :; do sleep 1; done", 1, twice),
+      128 + SIGTERM);
 }
 
 }  // namespace

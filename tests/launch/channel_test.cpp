@@ -57,7 +57,8 @@ TEST(Channel, ForeignBytesAreAnError) {
   Ends ends = socket_pair();
   Channel a(std::move(ends.a));
   write_all(ends.b.get(), "HTTP/1.0");
-  EXPECT_THAT([&] { a.receive(); }, ThrowsMessage<ProtocolError>(HasSubstr("not a lockstep launcher")));
+  EXPECT_THAT([&] { a.receive(); },
+              ThrowsMessage<ProtocolError>(HasSubstr("not a lockstep launcher")));
 }
 
 TEST(Channel, SilenceIsAnError) {
@@ -109,8 +110,7 @@ int chatter(UniqueFd socket) {
 TEST(Channel, CloseLetsTheLastWordArrive) {
   // Over TCP: there a socket that is closed with unread bytes destroys what it has sent.
   const Listener listener = listen_on({"127.0.0.1", 0});
-  UniqueFd there =
-      connect_to({"127.0.0.1", listener.port}, Deadline::in(std::chrono::seconds(5)));
+  UniqueFd there = connect_to({"127.0.0.1", listener.port}, Deadline::in(std::chrono::seconds(5)));
   Channel a(accept_on(listener).fd);
   std::atomic<int> told{-2};
   std::thread peer([&] { told = chatter(std::move(there)); });

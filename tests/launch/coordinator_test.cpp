@@ -113,9 +113,10 @@ TEST(Coordinator, AFailureStopsTheOthersAndIsReportedOnce) {
   EXPECT_THAT(ends.at(kLocalPeer).text, HasSubstr("root cause: rank 2"));
   EXPECT_THAT(ends.at(kLocalPeer).text, HasSubstr("| the reason"));
   EXPECT_EQ(ends.at(1).exit_code, 3);
-  EXPECT_EQ(ends.at(1).text,
-            "lockstep run: the job failed; root cause: rank 2 (local rank 0) on node 1 'host1', pid "
-            "0: exit code 3; the report is with node 0 'host0'\n");
+  EXPECT_EQ(
+      ends.at(1).text,
+      "lockstep run: the job failed; root cause: rank 2 (local rank 0) on node 1 'host1', pid "
+      "0: exit code 3; the report is with node 0 'host0'\n");
   ASSERT_TRUE(ends.at(1).root_cause);
   EXPECT_EQ(ends.at(1).root_cause->stderr_tail, "the reason") << "for an outer launcher";
 }

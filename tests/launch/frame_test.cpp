@@ -36,7 +36,8 @@ TEST(FrameReader, OtherVersionsAreNamed) {
   FrameReader reader;
   reader.feed(greeting(99));
   EXPECT_THAT([&] { reader.next(); },
-              ThrowsMessage<ProtocolError>(AllOf(HasSubstr("version 99"), HasSubstr("this one version 2"))));
+              ThrowsMessage<ProtocolError>(
+                  AllOf(HasSubstr("version 99"), HasSubstr("this one version 2"))));
 }
 
 TEST(FrameReader, LengthIsCheckedBeforeTheBytesCome) {

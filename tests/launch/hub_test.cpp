@@ -1,7 +1,7 @@
 #include "lockstep/launch/hub.h"
 
-#include <gmock/gmock.h>
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 

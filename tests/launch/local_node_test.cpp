@@ -150,9 +150,10 @@ class Debugger {
 };
 
 TEST_F(LocalNodeTest, WorkersThatCannotBeKilledAreReportedAndNothingStartsBesideThem) {
-  start("echo $$ > \"$TORCHELASTIC_ERROR_FILE.new\"; mv \"$TORCHELASTIC_ERROR_FILE.new\" "
-        "\"$TORCHELASTIC_ERROR_FILE.up\"; exec sleep 100",
-        1, std::chrono::milliseconds(1));
+  start(
+      "echo $$ > \"$TORCHELASTIC_ERROR_FILE.new\"; mv \"$TORCHELASTIC_ERROR_FILE.new\" "
+      "\"$TORCHELASTIC_ERROR_FILE.up\"; exec sleep 100",
+      1, std::chrono::milliseconds(1));
   ASSERT_TRUE(wait_for_file(folder_.path("attempt_0/0/error.json.up")));
   const std::string pid = folder_.read("attempt_0/0/error.json.up");
   {
@@ -171,8 +172,8 @@ TEST_F(LocalNodeTest, WorkersThatCannotBeKilledAreReportedAndNothingStartsBeside
 }
 
 TEST_F(LocalNodeTest, ASignalThatEndsNoJobReachesTheWorkersAlone) {
-  start("trap 'exit 0' USR1; touch \"$TORCHELASTIC_ERROR_FILE.up\"; while :; do sleep 0.01; done", 2,
-        std::chrono::seconds(9));
+  start("trap 'exit 0' USR1; touch \"$TORCHELASTIC_ERROR_FILE.up\"; while :; do sleep 0.01; done",
+        2, std::chrono::seconds(9));
   for (const char* rank : {"0", "1"}) {
     ASSERT_TRUE(wait_for_file(folder_.path(std::string("attempt_0/") + rank + "/error.json.up")));
   }

@@ -105,7 +105,9 @@ TEST_F(MemberTest, ALeaderThatDiesBeforeTheJobStartsIsTriedAgain) {
   Member member(context_, loop_);
   member.on_time();
   UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)).reset();  // Gone without a greeting.
-  { const Channel dying = accept_again(member); }                    // And with one.
+  {
+    const Channel dying = accept_again(member);
+  }  // And with one.
   Channel leader = accept_again(member);
   leader.send(start());
   EXPECT_TRUE(std::holds_alternative<Start>(commands(member).at(0)));

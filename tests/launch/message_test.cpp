@@ -93,7 +93,8 @@ class MessageOfLongTexts : public ::testing::TestWithParam<char> {
  protected:
   std::string text_ = std::string(std::size_t{1} << 20, GetParam());
 };
-INSTANTIATE_TEST_SUITE_P(Characters, MessageOfLongTexts, ::testing::Values('x', '"', '\xff', '\x01'));
+INSTANTIATE_TEST_SUITE_P(Characters, MessageOfLongTexts,
+                         ::testing::Values('x', '"', '\xff', '\x01'));
 
 TEST_P(MessageOfLongTexts, IsNeverTooLongForAFrame) {
   Failure huge = full_failure();
@@ -117,7 +118,8 @@ TEST_P(MessageOfLongTexts, IsNeverTooLongForAFrame) {
 TEST(Message, TextsFromOtherNodesComeWithoutControlCharacters) {
   const std::string rude = "a\x1b[2J\nb\x07\tc\xc2\x9b";
   Failure failure = full_failure();
-  failure.host = failure.log_path = failure.message = failure.traceback = failure.stderr_tail = rude;
+  failure.host = failure.log_path = failure.message = failure.traceback = failure.stderr_tail =
+      rude;
   const Failure read = round_trip(Failed{0, failure}).failure;
   for (const std::string& name : {read.host, read.log_path}) {
     EXPECT_EQ(name, "a[2Jb\tc") << "a name has one line";

@@ -11,11 +11,14 @@ TEST(PrintableLine, HasNoControlCharactersButTabs) {
 }
 
 TEST(PrintableLine, HasNoneOfThoseThatTakeTwoBytes) {
-  EXPECT_EQ(printable_line("\xc2\x9b" "31mred\xc2\x80"), "31mred");
+  EXPECT_EQ(printable_line("\xc2\x9b"
+                           "31mred\xc2\x80"),
+            "31mred");
 }
 
 TEST(PrintableLine, KeepsLettersOfOtherLanguages) {
-  EXPECT_EQ(printable_line("gr\xc3\xbc\xc3\x9f\x65 \xc2\xa0\xc2"), "gr\xc3\xbc\xc3\x9f\x65 \xc2\xa0\xc2");
+  EXPECT_EQ(printable_line("gr\xc3\xbc\xc3\x9f\x65 \xc2\xa0\xc2"),
+            "gr\xc3\xbc\xc3\x9f\x65 \xc2\xa0\xc2");
 }
 
 TEST(PrintableText, KeepsItsLines) { EXPECT_EQ(printable_text("a\r\nb\x07"), "a\nb"); }

@@ -34,7 +34,8 @@ TEST(Supervise, PassesSignalsOn) {
 
 TEST(Supervise, ASignalToTheWholeControlGroupGivesTheWorkersTheirTime) {
   const TestFolder folder;
-  const std::string orderly = "trap 'sleep 0.5; touch " + folder.path("orderly") + "; exit 0' TERM; ";
+  const std::string orderly =
+      "trap 'sleep 0.5; touch " + folder.path("orderly") + "; exit 0' TERM; ";
   const std::string to_both = "kill -TERM $PPID $(cut -d' ' -f4 /proc/$PPID/stat); ";
   EXPECT_EQ(exit_code_of_script(orderly + to_both + "while :; do sleep 0.01; done"), 128 + SIGTERM);
   EXPECT_TRUE(std::filesystem::exists(folder.path("orderly")));
@@ -42,7 +43,8 @@ TEST(Supervise, ASignalToTheWholeControlGroupGivesTheWorkersTheirTime) {
 
 TEST(Supervise, ATerminalThatHangsUpTwiceGivesTheWorkersTheirTime) {
   const TestFolder folder;
-  const std::string orderly = "trap 'sleep 0.5; touch " + folder.path("orderly") + "; exit 0' HUP; ";
+  const std::string orderly =
+      "trap 'sleep 0.5; touch " + folder.path("orderly") + "; exit 0' HUP; ";
   const std::string twice =
       "for i in 1 2 3; do kill -HUP $(cut -d' ' -f4 /proc/$PPID/stat); sleep 0.1; done; ";
   EXPECT_EQ(exit_code_of_script(orderly + twice + "while :; do sleep 0.01; done"), 128 + SIGHUP);
