@@ -148,6 +148,36 @@ def test_the_start_up_benchmark_prints_both_sides():
     assert all(len(row["ours_s"]) == len(row["torchrun_s"]) == 1 for row in rows)
 
 
+def start_up_with(python):
+    return subprocess.run([LOCKSTEP, "bench", "startup", "--runs", "1", "--json", "--python", str(python)],
+                          env=clean_environment(), timeout=LIMIT, capture_output=True, text=True)
+
+
+def torchrun_that_fails(tmp_path, times):
+    """A stand-in for Python: PyTorch's toy program aborts so many times, everything else just ends."""
+    script = tmp_path / "python"
+    script.write_text(f"""#!/bin/sh
+case "$*" in *toy.py) ;; *) exit 0 ;; esac
+echo x >> {tmp_path}/runs
+[ $(wc -l < {tmp_path}/runs) -gt {times} ] || {{ echo terminate called without an active exception >&2; exit 134; }}
+""")
+    script.chmod(0o755)
+    return script
+
+
+def test_a_toy_program_of_pytorchs_that_aborts_is_repeated_and_counted(tmp_path):
+    done = start_up_with(torchrun_that_fails(tmp_path, times=2))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["torchrun_repeated"] for line in done.stdout.splitlines()] == [0, 2]
+
+
+def test_a_toy_program_of_pytorchs_that_always_aborts_is_an_error(tmp_path):
+    done = start_up_with(torchrun_that_fails(tmp_path, times=100))
+    assert done.returncode == 1
+    assert "terminate called without an active exception" in done.stderr
+    assert (tmp_path / "runs").read_text().count("x") == 6
+
+
 @pytest.mark.parametrize("way", ["return", "exit", "quick_exit", "global", "static", "leak", "pending", "pending_exit"])
 def test_leaving_main_without_tearing_down_is_clean(way):
     program = os.path.join(BIN, "comm_program")
