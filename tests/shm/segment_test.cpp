@@ -296,7 +296,7 @@ TEST(ShmSegment, PiecesThatWereNotMappedYetOutliveTheProcessThatMadeThem) {
     Segment segment = Segment::create(kMebibyte);
     segment.extend(3 * kMebibyte);
     *segment.at(2 * kMebibyte, 1) = std::byte{42};
-    ::_exit(send_with_fd(theirs.get(), "segment", segment.fd()) ? 0 : 1);
+    ::_exit(send_with_fd(theirs.get(), "segment", segment.fd()) == Sent::kSent ? 0 : 1);
   }
   theirs.reset();
   int status = 0;
