@@ -77,8 +77,9 @@ TEST(SharedGpu, SaysWhatSharedMemoryCannotDoForAGpu) {
         EXPECT_THAT(
             [&] {
               world
-                  .scatter(tensor, world.rank() == 0 ? std::vector<at::Tensor>{tensor, tensor}
-                                                     : std::vector<at::Tensor>{})
+                  .scatter(tensor, world.rank() == 0
+                                       ? std::vector<at::Tensor>{tensor.clone(), tensor.clone()}
+                                       : std::vector<at::Tensor>{})
                   .wait();
             },
             ThrowsMessage<UsageError>(HasSubstr("for a GPU's")));

@@ -49,7 +49,7 @@ def test_plain_libtorch_needs_one_call_of_lockstep(launcher, tmp_path):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in (0, 1)]
     for rank, process in enumerate(ranks):
         out, _ = process.communicate(timeout=60)
-        assert out == f"rank {rank} of 2 through shm: the sum is 3, the largest rank 1\n"
+        assert out == f"rank {rank} of 2 through lockstep: the sum is 3, the largest rank 1\n"
         assert process.returncode == 0
     launcher.assert_clean(0)
 
