@@ -39,15 +39,19 @@ Liveness::Liveness(const Options& options)
 
 // Its lock may be held while the process forks, so a fork leaves it alone and makes its own.
 Liveness& Liveness::of_this_process() {
-  static std::atomic<Liveness*> shared{nullptr};
-  Liveness* found = shared.load();
-  while (found == nullptr || !found->fork_guard_.in_owner()) {
-    auto made = std::make_unique<Liveness>();
+  struct Shared {
+    Liveness liveness;
+    const Shared* inherited;  // From the process that forked; for tools that look for leaks.
+  };
+  static std::atomic<Shared*> shared{nullptr};
+  Shared* found = shared.load();
+  while (found == nullptr || !found->liveness.fork_guard_.in_owner()) {
+    auto made = std::unique_ptr<Shared>(new Shared{.liveness = Liveness(), .inherited = found});
     if (shared.compare_exchange_strong(found, made.get())) {
-      return *made.release();
+      return made.release()->liveness;
     }
   }
-  return *found;
+  return found->liveness;
 }
 
 Liveness::ProcessPointer Liveness::watch(const ProcessId& id) {
