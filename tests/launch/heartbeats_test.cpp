@@ -68,13 +68,13 @@ TEST(Outbox, BeatsOnlyAfterASilence) {
 TEST(Outbox, MessagesAndHeartbeatsDoNotMix) {
   Line line;
   Channel reader(std::move(line.peer));
-  std::thread beating([&] {
+  line.outbox->post(greeting());  // A channel begins with it.
+  std::jthread beating([&] {
     for (int i = 0; i < 1000; ++i) {
       line.outbox->beat();
       line.outbox->post(frame(encode(Heartbeat{})));
     }
   });
-  line.outbox->post(greeting());
   int received = 0;
   for (int i = 0; i < 1000; ++i) {
     line.outbox->post(frame(encode(Done{i})));
