@@ -175,7 +175,8 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="a Python that has torch; '' leaves PyTorch out")
     parser.add_argument("--bin", type=pathlib.Path, default=HERE.parent / "build" / "bin", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    options.hosts = options.hosts or (4 if options.allreduce else 2)
+    if options.hosts is None:
+        options.hosts = 4 if options.allreduce else 2
     if min(options.rounds, options.steps, options.batch_size, options.repetitions) < 1:
         parser.error("--rounds, --steps, --batch-size and --repetitions are at least 1")
     if not 2 <= options.hosts <= len(two_hosts.ADDRESSES):
