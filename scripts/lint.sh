@@ -5,6 +5,11 @@ source "$(dirname "$0")/common.sh"
 
 mapfile -t files < <(find lockstep python tests examples benchmarks -name '*.cpp' -o -name '*.h' | sort)
 
+# The one that setup.sh installed; else the machine's own.
+clang_tidy() {
+  if [[ -x .venv-lint/bin/clang-tidy ]]; then echo "$PWD/.venv-lint/bin/clang-tidy"; else echo clang-tidy; fi
+}
+
 case ${1:-lint} in
   format)
     clang-format-19 -i "${files[@]}"
@@ -14,10 +19,13 @@ case ${1:-lint} in
     in_phase "clang-format" clang-format-19 --dry-run -Werror "${files[@]}" || failed=1
     # clang-tidy reads each file by itself, so nothing is built: no joined files, no precompiled headers.
     in_phase "configure (clang-tidy)" configure tidy
-    in_phase "clang-tidy" run-clang-tidy-19 -quiet -p build/tidy -j "$(jobs)" \
-      "$PWD/(lockstep|python|examples)/.*\.cpp$" || failed=1
-    JOBS=$(jobs) in_phase "tests and benchmarks by themselves" "$(test_python)" scripts/compile_alone.py \
-      build/tidy/compile_commands.json "$PWD/(tests|benchmarks)/" || failed=1
+    database=build/tidy/compile_commands.json
+    export JOBS=$(jobs) CLANG_TIDY
+    CLANG_TIDY=$(clang_tidy)
+    in_phase "clang-tidy" python3 scripts/lint_files.py tidy "$database" \
+      "^$PWD/(lockstep|python|examples)/" || failed=1
+    in_phase "tests and benchmarks by themselves" python3 scripts/lint_files.py alone "$database" \
+      "^$PWD/(tests|benchmarks)/" || failed=1
     exit "$failed"
     ;;
   *)

@@ -69,7 +69,7 @@ Group::State::~State() {
     new (std::nothrow)
         Kept{std::move(job), std::move(store), std::move(backends), std::move(process_group)};
   }
-}
+}  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): kept, see above.
 
 std::string Group::State::who() const {
   const std::string text = "rank " + std::to_string(rank) + " of " + std::to_string(size);

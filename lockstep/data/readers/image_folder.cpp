@@ -62,8 +62,9 @@ int list_folder(const std::string& path, std::vector<Entry>& entries) {
     bool is_folder = entry->d_type == DT_DIR;
     if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
       struct stat status{};
-      is_folder = ::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0) == 0 &&
-                  S_ISDIR(status.st_mode);
+      // An open folder has a descriptor. NOLINTNEXTLINE(clang-analyzer-unix.StdCLibraryFunctions)
+      const int found = ::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0);
+      is_folder = found == 0 && S_ISDIR(status.st_mode);
     }
     entries.push_back({std::string(name), is_folder});
   }

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""lint_files.py tidy|alone COMPILE_COMMANDS REGEX: clang-tidy over these files, or: do they compile?
+
+`alone` compiles each file by itself: builds join files, so one of them can live on another's includes.
+A file that was clean is not looked at again until its text, with all it includes, or the tool changes
+(build/tidy/clean remembers); ALL=1 looks at everything.
+"""
+
+import concurrent.futures
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import time
+
+CLEAN = pathlib.Path("build/tidy/clean")
+
+
+def run(arguments, directory):
+    return subprocess.run(arguments, cwd=directory, capture_output=True, text=True, errors="replace")
+
+
+def compiler(command):
+    """The compiler and its flags, without the file and without what it writes."""
+    arguments = shlex.split(command["command"])
+    return arguments[: arguments.index("-o")]
+
+
+def tool_for(mode, command):
+    if mode == "alone":
+        return [*compiler(command), "-fsyntax-only", "-w", command["file"]]
+    tidy = os.environ.get("CLANG_TIDY", "clang-tidy")
+    return [tidy, "--quiet", "-p", os.path.abspath("build/tidy"), command["file"]]
+
+
+def fingerprint(mode, command, tool_version):
+    """Of all that decides the verdict; comments too, since some of them silence clang-tidy."""
+    text = run([*compiler(command), "-E", "-C", "-w", command["file"]], command["directory"])
+    if text.returncode != 0:
+        return None  # The tool will say why.
+    parts = [mode, tool_version, *tool_for(mode, command), pathlib.Path(".clang-tidy").read_text(), text.stdout]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def look_at(mode, command, tool_version):
+    key = fingerprint(mode, command, tool_version)
+    stamp = CLEAN / key if key else None
+    if stamp and stamp.exists() and os.environ.get("ALL", "0") in ("", "0"):
+        return "known", ""
+    result = run(tool_for(mode, command), command["directory"])
+    if result.returncode != 0:
+        return "faulty", (result.stdout + result.stderr)[:6000]
+    if stamp:
+        stamp.touch()
+    return "clean", ""
+
+
+def main():
+    mode, database, pattern = sys.argv[1:]
+    commands = [c for c in json.load(open(database)) if re.search(pattern, c["file"])]
+    if not commands:
+        sys.exit(f"lint_files.py: no file of {database} matches {pattern}")
+    CLEAN.mkdir(parents=True, exist_ok=True)
+    version = run([tool_for(mode, commands[0])[0], "--version"], ".").stdout
+    counts = {"clean": 0, "known": 0, "faulty": 0}
+    start = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("JOBS", "2"))) as pool:
+        verdicts = pool.map(lambda command: look_at(mode, command, version), commands)
+        for command, (verdict, errors) in zip(commands, verdicts):
+            counts[verdict] += 1
+            if errors:
+                print(f"{command['file']}:\n{errors}", flush=True)
+    print(f"{len(commands)} files in {time.monotonic() - start:.0f} s: {counts['clean']} clean,"
+          f" {counts['known']} unchanged since they were, {counts['faulty']} with faults")
+    return 1 if counts["faulty"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
