@@ -7,7 +7,13 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include "lockstep/base/error.h"
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/comm/ranks.h"
@@ -68,6 +74,37 @@ TEST(SharedGpu, TwoRanksTrainAsOneWithTheWholeBatch) {
         }
       },
       "cpu:shm,cuda:shm");
+}
+
+TEST(SharedGpu, AKilledRankIsNamedWithinASecond) {
+  using Clock = std::chrono::steady_clock;
+  EXPECT_THAT(
+      [] {
+        spawn(2, [](int) {
+          auto world = init_process_group({.backend = "cpu:shm,cuda:shm"});
+          auto net = wide_net();
+          DistributedDataParallel ddp(net, world);
+          ddp(whole_batch(0)).sum().backward();
+          auto loss = ddp(whole_batch(1)).sum();
+          if (world.rank() == 1) {
+            net->parameters().front().register_hook(
+                [](const at::Tensor&) { ::kill(::getpid(), SIGKILL); });
+          }
+          world.barrier();
+          const auto start = Clock::now();
+          EXPECT_THAT(
+              [&] { loss.backward(); },
+              ::testing::ThrowsMessage<PeerError>(::testing::AllOf(
+                  ::testing::HasSubstr("DistributedDataParallel, backward of step 2 on rank 0"),
+                  ::testing::HasSubstr("rank 1 (pid "), ::testing::HasSubstr("SIGKILL"))));
+          EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+          if (::testing::Test::HasFailure()) {
+            throw std::runtime_error("expectations failed, see above");
+          }
+          std::this_thread::sleep_for(std::chrono::seconds(5));  // The report is the killed one's.
+        });
+      },
+      ::testing::ThrowsMessage<SpawnError>(::testing::HasSubstr("rank 1")));
 }
 
 TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {
