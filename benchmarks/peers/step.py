@@ -46,17 +46,20 @@ def resnet(name, classes):
 class Training:
     """Forward, loss, backward and SGD of one network on one batch, as in benchmarks/step/training.h."""
 
-    def __init__(self, model, batch_size, device, backend, spoiled):
+    def __init__(self, model, batch_size, device, backend, words):
         is_resnet = model.startswith("resnet")
-        reduced = device == "cuda" and is_resnet  # In bfloat16, channels last.
-        pixels, classes = (224, 1000) if reduced else (32, 10)
+        large = device == "cuda" and is_resnet
+        reduced = large and not {"fp32", "tf32"} & words  # In bfloat16.
+        torch.backends.cuda.matmul.allow_tf32 = "tf32" in words
+        torch.backends.cudnn.allow_tf32 = "fp32" not in words
+        pixels, classes = (224, 1000) if large else (32, 10)
         shape = (3, pixels, pixels) if is_resnet else {"mlp": (784,), "convnet": (1, 28, 28)}[model]
-        layout = torch.channels_last if reduced else torch.contiguous_format
+        layout = torch.channels_last if large else torch.contiguous_format
 
         torch.manual_seed(0)
         net = resnet(model, classes) if is_resnet else {"mlp": mlp, "convnet": convnet}[model]()
         net = net.to(device, memory_format=layout)
-        if spoiled:
+        if "spoiled" in words:
             with torch.no_grad():
                 next(net.parameters()).mul_(2)
         # Fused is what PyTorch is best with on a GPU; on CPU it is left to its default.
@@ -131,7 +134,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     training, missing = None, None
     try:
-        training = Training(model, int(batch_size), device, backend, spoiled=len(sys.argv) > 6)
+        training = Training(model, int(batch_size), device, backend, set(sys.argv[6:]))
     except ModuleNotFoundError as error:
         missing = {"missing": str(error)}
     is_first = training.is_first if training else os.environ.get("RANK", "0") == "0"

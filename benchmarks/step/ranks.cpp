@@ -4,8 +4,8 @@
 //   step_ranks plain PIPE MODEL BATCH_SIZE DEVICE [WORD...]
 //
 // BACKEND is that of the group that DistributedDataParallel gets; "plain" means one process with
-// neither, "barrier" a group that only meets after each step. WORD is cuda-graph, reduce-alone or
-// spoiled: see TrainingOptions. Orders come as benchmarks/orders.h says:
+// neither, "barrier" a group that only meets after each step. WORD is cuda-graph, fp32, tf32,
+// reduce-alone or spoiled: see TrainingOptions. Orders come as benchmarks/orders.h says:
 //
 //   check N        N steps; the answer has their losses
 //   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
@@ -162,6 +162,9 @@ void run(int argc, char** argv) {
   Ranks ranks({.model = argv[3],
                .batch_size = *batch_size,
                .cuda = argv[5] == std::string("cuda"),
+               .precision = words.contains("fp32")   ? "fp32"
+                            : words.contains("tf32") ? "tf32"
+                                                     : "bf16",
                .graphed = words.contains("cuda-graph"),
                .reduce_alone = words.contains("reduce-alone"),
                .spoiled = words.contains("spoiled"),

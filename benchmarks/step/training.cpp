@@ -20,7 +20,7 @@ namespace {
 struct Task {
   std::vector<std::int64_t> shape;
   std::int64_t classes = 10;
-  bool reduced = false;  // In bfloat16, channels last.
+  bool channels_last = false;
 };
 
 Task task_of(const TrainingOptions& options) {
@@ -30,7 +30,7 @@ Task task_of(const TrainingOptions& options) {
   if (options.model == "convnet") {
     return {.shape = {1, 28, 28}};
   }
-  return options.cuda ? Task{.shape = {3, 224, 224}, .classes = 1000, .reduced = true}
+  return options.cuda ? Task{.shape = {3, 224, 224}, .classes = 1000, .channels_last = true}
                       : Task{.shape = {3, 32, 32}};
 }
 
@@ -86,12 +86,14 @@ class Autocast {
 
 Training::Training(const TrainingOptions& options, const std::optional<Group>& group) {
   const Task task = task_of(options);
-  autocast_ = task.reduced;
+  autocast_ = task.channels_last && options.precision == "bf16";
+  at::globalContext().setAllowTF32CuBLAS(options.precision == "tf32");
+  at::globalContext().setAllowTF32CuDNN(options.precision != "fp32");
   const at::Device device = options.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   at::globalContext().setBenchmarkCuDNN(true);
   with_network(options.model, task.classes, [&](auto network) {
     network->to(device);
-    if (task.reduced) {
+    if (task.channels_last) {
       make_channels_last(*network);
     }
     if (options.spoiled) {
@@ -118,7 +120,7 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
   sizes.insert(sizes.end(), task.shape.begin(), task.shape.end());
   images_ = at::randn(sizes).to(device);
   labels_ = at::randint(task.classes, {options.batch_size}, at::kLong).to(device);
-  if (task.reduced) {
+  if (task.channels_last) {
     images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
   }
   if (options.graphed) {

@@ -23,8 +23,11 @@ namespace lockstep::bench {
 struct TrainingOptions {
   std::string model;             // mlp, convnet, resnet18 or resnet50.
   std::int64_t batch_size = 32;  // Of this rank.
-  // On the GPU images of a ResNet have 224 pixels and it computes in bfloat16, channels last.
+  // On the GPU images of a ResNet have 224 pixels, channels last.
   bool cuda = false;
+  // What a ResNet computes in on the GPU: bf16 (autocast), tf32 (float32 whose products have 10
+  // bits) or fp32.
+  std::string precision = "bf16";
   bool graphed = false;       // The step is recorded as a CUDA graph and replayed.
   bool reduce_alone = false;  // A group of one rank sums its gradients, too.
   bool spoiled = false;       // Starts from wrong weights, to see that it is noticed.

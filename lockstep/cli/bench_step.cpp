@@ -22,6 +22,7 @@ struct StepOptions {
   int batch_size = 0;  // 0: the device's.
   std::string device = "cpu";
   std::string backend;  // Empty: the device's.
+  std::string precision = "bf16";
   std::string python;
   std::string spoiled;
   bool cuda_graph = false;
@@ -129,6 +130,7 @@ StepRow measured_row(const std::string& model, int ranks, const StepOptions& opt
               .device = options.device,
               .ranks = ranks,
               .batch_size = batch_size_of(model, options),
+              .precision = options.device == "cuda" ? options.precision : "fp32",
               .cuda_graph = options.cuda_graph,
               .reduce_alone = options.reduce_alone};
   StepSides sides({.model = model,
@@ -137,6 +139,7 @@ StepRow measured_row(const std::string& model, int ranks, const StepOptions& opt
                    .device = options.device,
                    .backend = options.backend,
                    .python = options.python,
+                   .precision = options.precision,
                    .cuda_graph = options.cuda_graph,
                    .reduce_alone = options.reduce_alone,
                    .spoiled = options.spoiled},
@@ -207,9 +210,14 @@ void add_step(CLI::App& app) {
       ->option_text("lockstep");
   command
       ->add_option("--device", options->device,
-                   "cpu, or cuda: one rank; mlp with a batch of 128, resnet50 with 224 pixels in "
-                   "bfloat16, channels last")
+                   "cpu, or cuda: one rank; mlp with a batch of 128, resnet50 with 224 pixels, "
+                   "channels last")
       ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
+  command
+      ->add_option("--precision", options->precision,
+                   "of ResNets on a GPU: bf16 (autocast), tf32 or fp32")
+      ->check(CLI::IsMember({"bf16", "tf32", "fp32"}))
       ->capture_default_str();
   command->add_flag("--cuda-graph", options->cuda_graph,
                     "our sides record their step once and replay it; PyTorch's stay as they are");

@@ -130,6 +130,7 @@ void print_step_json(const StepRow& row) {
   nlohmann::json line = {{"bench", "step"},
                          {"model", row.model},
                          {"device", row.device},
+                         {"precision", row.precision},
                          {"cuda_graph", row.cuda_graph},
                          {"reduce_alone", row.reduce_alone},
                          {"ranks", row.ranks},

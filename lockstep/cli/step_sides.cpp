@@ -42,6 +42,9 @@ Command command_of(StepSide side, const std::string& backend, const StepSidesOpt
   }
   command.insert(command.end(), {backend, "{orders}", options.model,
                                  std::to_string(options.batch_size), options.device});
+  if (options.device == "cuda") {
+    command.push_back(options.precision);
+  }
   if (options.cuda_graph && !is_python(side)) {
     command.emplace_back("cuda-graph");
   }
