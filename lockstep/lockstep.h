@@ -29,3 +29,5 @@
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/resnet.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/optim/adam.h"
+#include "lockstep/train/optim/sgd.h"

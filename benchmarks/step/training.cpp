@@ -100,7 +100,9 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
       const at::NoGradGuard no_grad;
       network->parameters().front().mul_(2);
     }
-    optimizer_ = make_sgd(network->parameters());
+    optimizer_ = std::make_unique<optim::SGD>(
+        network->parameters(),
+        optim::SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4});
     if (group && !options.barrier_only) {
       const auto ddp =
           std::make_shared<DistributedDataParallel<typename parallel::ModuleOf<decltype(network)>>>(

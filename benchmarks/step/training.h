@@ -13,10 +13,10 @@
 #include <optional>
 #include <string>
 
-#include "benchmarks/step/optimizer.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/replica.h"
+#include "lockstep/train/optim/sgd.h"
 
 namespace lockstep::bench {
 
@@ -64,7 +64,7 @@ class Training {
   std::function<at::Tensor(const at::Tensor&)> forward_;
   std::function<DistributedDataParallelStats()> stats_;
   std::optional<Group> barrier_;
-  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<optim::SGD> optimizer_;
   // Eager steps go through none.
   std::optional<GraphedStep<std::function<at::Tensor(const at::Tensor&, const at::Tensor&)>>>
       graphed_;

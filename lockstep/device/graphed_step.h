@@ -93,8 +93,9 @@ inline std::vector<at::Tensor> detached(std::vector<at::Tensor> tensors) {
 // and while it is recorded, and not in replays. So
 // - gradients are zeroed (or set to none), used and read inside of it;
 // - numbers of the host are those of the recording: after changing a learning rate, call
-//   record_again(), or let the optimizer read it from a tensor on the GPU. An optimizer that counts
-//   steps on the host, as torch::optim::Adam does, must not be recorded;
+//   record_again(), or let the optimizer read it from a tensor on the GPU, as those of
+//   lockstep::optim do. An optimizer that counts steps on the host, as torch::optim::Adam does,
+//   must not be recorded;
 // - it may not wait for the GPU (item(), cpu(), synchronize()).
 // A function that cannot be recorded runs eagerly, with one warning that says why, as does a call
 // with inputs of other shapes. All that it uses must outlive this. One thread at a time may use it;

@@ -1,0 +1,61 @@
+// Adam and AdamW, with the bits of torch.optim's.
+#pragma once
+
+#include <optional>
+#include <utility>
+
+#include "lockstep/train/optim/optimizer.h"
+
+namespace lockstep::optim {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0;  // AdamW's own default is 1e-2: see AdamWOptions.
+  bool amsgrad = false;
+  bool maximize = false;
+  // One kernel for all parameters; by default on GPUs alone, since on the CPU its bits are not
+  // those of Python's default.
+  std::optional<bool> fused = {};
+};
+
+class Adam : public Optimizer {
+ public:
+  // Throw UsageError where torch.optim.Adam throws ValueError.
+  explicit Adam(std::vector<at::Tensor> params, const AdamOptions& options = {});
+  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups);
+
+  // Steps are counted in tensors, which fused kernels read on the GPU: a recorded step goes on
+  // counting. Without them they are counted on the host, as in Python.
+  void step() override;
+  [[nodiscard]] double lr(std::size_t group = 0) const override { return options_.at(group).lr; }
+
+ protected:
+  // Decoupled: the weights decay by themselves (AdamW), not through the gradient.
+  Adam(const char* name, const std::vector<ParamGroup<AdamOptions>>& groups, bool decoupled);
+
+ private:
+  [[nodiscard]] OptionValues options_of(std::size_t group) const override;
+  void take_options(std::size_t group, const OptionValues& values) override;
+  void take_lr(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  void require_sensible(const AdamOptions& options) const;
+  void make_state(std::size_t index, const at::Tensor& param, bool amsgrad, bool fused);
+  void step_one_by_one(std::size_t group);
+  void step_fused(std::size_t group);
+
+  std::vector<AdamOptions> options_;
+  bool decoupled_;
+};
+
+struct AdamWOptions : AdamOptions {
+  AdamWOptions() { weight_decay = 1e-2; }
+};
+
+class AdamW : public Adam {
+ public:
+  explicit AdamW(std::vector<at::Tensor> params, const AdamOptions& options = AdamWOptions());
+  explicit AdamW(std::vector<ParamGroup<AdamOptions>> groups);
+};
+
+}  // namespace lockstep::optim

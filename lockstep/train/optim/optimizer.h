@@ -1,0 +1,103 @@
+// What optimizers have in common: parameters in groups, and a state that torch.optim accepts.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace lockstep::optim {
+
+// Parameters that share options, such as a learning rate of their own.
+template <class Options>
+struct ParamGroup {
+  std::vector<at::Tensor> params;
+  Options options;
+};
+
+// An option of a group, as a state dict holds it. The first is Python's None.
+using OptionValue = std::variant<std::monostate, bool, double, std::vector<double>>;
+using OptionValues = std::map<std::string, OptionValue>;
+
+// The contents of `torch.optim.Optimizer.state_dict()`: parameters are numbered group by group.
+struct OptimizerState {
+  struct Group {
+    std::vector<std::int64_t> params;
+    OptionValues options;
+  };
+  std::map<std::int64_t, std::map<std::string, at::Tensor>> state;
+  std::vector<Group> param_groups;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  // Updates the parameters that have a gradient, and leaves the others alone. Throws UsageError if
+  // a gradient is sparse.
+  virtual void step() = 0;
+
+  // False: gradients that are there are filled with zeros.
+  void zero_grad(bool set_to_none = true);
+
+  [[nodiscard]] std::size_t groups() const { return params_.size(); }
+  [[nodiscard]] const std::vector<at::Tensor>& params(std::size_t group) const {
+    return params_.at(group);
+  }
+  [[nodiscard]] virtual double lr(std::size_t group = 0) const = 0;
+  // Where the step runs on a GPU the kernels read it there, so a recorded step follows.
+  void set_lr(std::size_t group, double lr);
+  void set_lr(double lr);  // Of all groups.
+
+  // The tensors are the optimizer's own, not copies.
+  [[nodiscard]] OptimizerState state_dict() const;
+  // Copies. Floating-point state takes the type and device of its parameter, as in Python. Throws
+  // UsageError, and changes nothing, if the groups, or the shapes of the state, are not those of
+  // the parameters, or if an option is missing.
+  void load_state_dict(const OptimizerState& state);
+
+ protected:
+  using State = std::map<std::string, at::Tensor>;
+
+  // Throws UsageError if there is no parameter, one is there twice, or one is no leaf.
+  Optimizer(const char* name, std::vector<std::vector<at::Tensor>> params);
+
+  // Parameters of a group that have a gradient, and the numbers by which state() knows them.
+  struct WithGradient {
+    std::vector<at::Tensor> params;
+    std::vector<at::Tensor> grads;
+    std::vector<std::size_t> indices;
+  };
+  [[nodiscard]] WithGradient with_gradient(std::size_t group) const;
+  [[nodiscard]] State& state(std::size_t index) { return state_[index]; }
+
+  // Whether the group's step is one fused kernel: asked for, or all of it is on a GPU.
+  [[nodiscard]] bool uses_fused(std::size_t group, const OptionValue& asked) const;
+  // The group's learning rate where its fused kernels read it.
+  [[nodiscard]] const at::Tensor& lr_tensor(std::size_t group);
+
+  [[nodiscard]] virtual OptionValues options_of(std::size_t group) const = 0;
+  // Throws UsageError if a value is missing or of another kind.
+  virtual void take_options(std::size_t group, const OptionValues& values) = 0;
+  virtual void take_lr(std::size_t group, double lr) = 0;
+
+  [[noreturn]] void fail(const std::string& what) const;
+
+ private:
+  const char* name_;
+  std::vector<std::vector<at::Tensor>> params_;  // By group.
+  std::vector<std::size_t> first_;               // The number of each group's first parameter.
+  std::vector<State> state_;                     // By number.
+  std::vector<at::Tensor> lr_tensors_;           // By group; undefined until a fused step.
+};
+
+// From a state dict. Throws UsageError that names it if it is missing or of another kind.
+double number_option(const OptionValues& values, const std::string& name);
+bool flag_option(const OptionValues& values, const std::string& name);
+
+}  // namespace lockstep::optim

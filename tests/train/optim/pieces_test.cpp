@@ -1,0 +1,59 @@
+// Runs where there is a GPU: recorded steps, in which tensors are cut, beside eager ones.
+#include "lockstep/train/optim/pieces.h"
+
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <torch/utils.h>
+
+#include "lockstep/device/graphed_step.h"
+#include "lockstep/train/optim/adam.h"
+#include "lockstep/train/optim/sgd.h"
+
+namespace lockstep::optim {
+namespace {
+
+template <class Kind, class Options>
+std::vector<at::Tensor> trained(const Options& options, bool graphed) {
+  torch::manual_seed(3);
+  std::vector<at::Tensor> params;
+  for (const auto& shape : std::vector<std::vector<std::int64_t>>{{300, 200}, {7}, {64, 128}}) {
+    params.push_back(at::randn(shape, at::kCUDA).requires_grad_());
+  }
+  Kind optimizer(params, options);
+  GraphedStep step(
+      [&](const at::Tensor& target) {
+        optimizer.zero_grad();
+        auto loss =
+            (params[0] - target).square().sum() + params[1].sin().sum() + params[2].square().sum();
+        loss.backward();
+        optimizer.step();
+        return loss;
+      },
+      {.record = graphed});
+  for (int i = 0; i < 10; ++i) {
+    if (i == 6) {
+      optimizer.set_lr(0.001);  // A recorded step follows.
+    }
+    step(at::randn({300, 200}, at::kCUDA));
+  }
+  EXPECT_EQ(step.is_recorded(), graphed) << step.why_eager();
+  return params;
+}
+
+template <class Kind, class Options>
+void expect_the_same_bits(const Options& options) {
+  const auto eager = trained<Kind>(options, false);
+  const auto graphed = trained<Kind>(options, true);
+  for (std::size_t i = 0; i < eager.size(); ++i) {
+    EXPECT_TRUE(eager[i].equal(graphed[i])) << i;
+  }
+}
+
+TEST(PiecesOnAGpu, ARecordedStepHasTheBitsOfAnEagerOne) {
+  expect_the_same_bits<SGD>(SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.01});
+  expect_the_same_bits<Adam>(AdamOptions{.lr = 0.01, .amsgrad = true});
+  expect_the_same_bits<AdamW>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+}
+
+}  // namespace
+}  // namespace lockstep::optim
