@@ -15,18 +15,20 @@ from typing import Iterator, NamedTuple
 # A layer may include itself and these; nothing else.
 MAY_INCLUDE = {
     "base": set(),
+    "cluster": {"base"},
     "shm": {"base"},
     "log": {"base"},
     "models": {"base"},
     "data": {"base"},
-    "launch": {"base"},
+    "launch": {"cluster", "base"},
     "device": {"base"},
-    "comm": {"device", "shm", "base"},
-    "parallel": {"comm", "device", "shm", "base"},
-    "train": {"parallel", "comm", "device", "shm", "data", "models", "log", "base"},
-    "cli": {"train", "parallel", "comm", "device", "shm", "data", "models", "log", "launch", "base"},
+    "comm": {"device", "shm", "cluster", "base"},
+    "parallel": {"comm", "device", "shm", "cluster", "base"},
+    "train": {"parallel", "comm", "device", "shm", "cluster", "data", "models", "log", "base"},
+    "cli": {"train", "parallel", "comm", "device", "shm", "cluster", "data", "models", "log", "launch",
+            "base"},
 }
-TORCH_FREE = {"base", "shm", "log", "launch"}
+TORCH_FREE = {"base", "cluster", "shm", "log", "launch"}
 # Folders of other layers that are torch-free too: parsers of files, which are fuzzed.
 TORCH_FREE_FOLDERS = {"data/decode", "data/readers"}
 UMBRELLA = "lockstep/lockstep.h"

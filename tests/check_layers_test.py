@@ -49,7 +49,7 @@ class CheckLayers(unittest.TestCase):
     def test_rejects_an_include_that_points_sideways(self):
         self.write("lockstep/launch/plan.h", '#pragma once\n# include <lockstep/shm/ring.h>\n')
         self.assert_fault(
-            "lockstep/launch/plan.h:2: includes lockstep/shm/ring.h: 'launch' may include base"
+            "lockstep/launch/plan.h:2: includes lockstep/shm/ring.h: 'launch' may include base, cluster"
         )
 
     def test_rejects_torch_in_a_torch_free_layer(self):

@@ -9,8 +9,8 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/fork_guard.h"
+#include "lockstep/cluster/discover.h"
 #include "lockstep/comm/backend_registry.h"
-#include "lockstep/comm/discover.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/progress_board.h"
 #include "lockstep/comm/roll_call.h"
@@ -21,7 +21,7 @@ namespace comm {
 
 // The same for the world and all groups made from it.
 struct Job {
-  Membership member;
+  cluster::Membership member;
   std::chrono::milliseconds timeout{};
   BackendRegistry registry;
   std::string backends;  // Empty: a local group of one.

@@ -20,7 +20,7 @@ constexpr std::string_view kFile = "file://";
 
 // For tcp:// and file://, where rank and world size are given by hand or, failing that,
 // by the same variables as for env://.
-comm::Membership given_by_hand(const InitOptions& options, const Environment& environment) {
+cluster::Membership given_by_hand(const InitOptions& options, const Environment& environment) {
   const auto rank =
       options.rank ? std::optional<std::int64_t>(*options.rank) : environment.get_int("RANK");
   const auto size = options.world_size ? std::optional<std::int64_t>(*options.world_size)
@@ -30,8 +30,8 @@ comm::Membership given_by_hand(const InitOptions& options, const Environment& en
                      "': " + (rank ? "world_size" : "rank") +
                      " is missing; give .rank and .world_size, or set RANK and WORLD_SIZE");
   }
-  comm::check_rank(*rank, *size, "init_process_group with .rank and .world_size");
-  comm::Membership member;
+  cluster::check_rank(*rank, *size, "init_process_group with .rank and .world_size");
+  cluster::Membership member;
   member.launched = true;
   member.found_by = options.init_method;
   member.rank = static_cast<int>(*rank);
@@ -39,7 +39,7 @@ comm::Membership given_by_hand(const InitOptions& options, const Environment& en
   return member;
 }
 
-comm::Membership who_am_i(const InitOptions& options, const Environment& environment) {
+cluster::Membership who_am_i(const InitOptions& options, const Environment& environment) {
   const std::string_view method = options.init_method;
   if (method.starts_with(kTcp)) {
     auto member = given_by_hand(options, environment);
@@ -50,13 +50,13 @@ comm::Membership who_am_i(const InitOptions& options, const Environment& environ
     return given_by_hand(options, environment);
   }
   if (method == "env://" || (method.empty() && (options.rank || options.world_size))) {
-    return comm::discover_env(environment, options.rank, options.world_size);
+    return cluster::discover_env(environment, options.rank, options.world_size);
   }
   if (!method.empty()) {
     throw UsageError("init_process_group: init_method is '" + options.init_method +
                      "', expected env://, tcp://host:port or file:///path");
   }
-  return comm::discover(environment, ::getppid());
+  return cluster::discover(environment, ::getppid());
 }
 
 // Gradients are allocated in memory that the backend sums in place, if it has such. The program's

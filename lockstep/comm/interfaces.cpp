@@ -26,7 +26,8 @@ std::vector<std::string> named_by_user(const Environment& environment, const cha
 
 }  // namespace
 
-std::vector<std::string> choose_interfaces(const Environment& environment, const Membership& member,
+std::vector<std::string> choose_interfaces(const Environment& environment,
+                                           const cluster::Membership& member,
                                            const std::string& master_host) {
   for (const char* variable : {"LOCKSTEP_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}) {
     if (auto names = named_by_user(environment, variable); !names.empty()) {

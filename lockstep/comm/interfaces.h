@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "lockstep/base/environment.h"
-#include "lockstep/comm/discover.h"
+#include "lockstep/cluster/discover.h"
 
 namespace lockstep::comm {
 
@@ -13,7 +13,8 @@ namespace lockstep::comm {
 // a job on one host, else the interface that routes to `master_host`. Empty, so that the
 // backend chooses, where there is nothing to go by. Throws UsageError for a name that this
 // machine does not have.
-std::vector<std::string> choose_interfaces(const Environment& environment, const Membership& member,
+std::vector<std::string> choose_interfaces(const Environment& environment,
+                                           const cluster::Membership& member,
                                            const std::string& master_host);
 
 }  // namespace lockstep::comm

@@ -12,7 +12,7 @@ namespace lockstep {
 
 c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                int rank, int size, const BackendOptions& options) {
-  comm::check_rank(rank, size, "make_backend");
+  cluster::check_rank(rank, size, "make_backend");
   const std::string what =
       "make_backend on rank " + std::to_string(rank) + " of " + std::to_string(size);
   if (!store) {
@@ -22,7 +22,7 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
     throw UsageError(what + ": the timeout is " + std::to_string(options.timeout.count()) +
                      " ms, expected more than 0");
   }
-  comm::Membership member;
+  cluster::Membership member;
   member.rank = rank;
   member.world_size = size;
   BackendRequest request{

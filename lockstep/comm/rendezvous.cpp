@@ -14,11 +14,12 @@ namespace {
 
 constexpr std::chrono::milliseconds kPatience{10'000};  // Before we say what we wait for.
 
-std::string on_rank(const Membership& member) {
+std::string on_rank(const cluster::Membership& member) {
   return "init_process_group on rank " + std::to_string(member.rank) + ": ";
 }
 
-c10d::TCPStoreOptions store_options(const Membership& member, int port, Deadline deadline) {
+c10d::TCPStoreOptions store_options(const cluster::Membership& member, int port,
+                                    Deadline deadline) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(port);
   options.numWorkers = static_cast<std::size_t>(member.world_size);
@@ -27,7 +28,7 @@ c10d::TCPStoreOptions store_options(const Membership& member, int port, Deadline
 }
 
 c10::intrusive_ptr<c10d::Store> serve(const Endpoint& endpoint, Listener listener,
-                                      const Membership& member, Deadline deadline) {
+                                      const cluster::Membership& member, Deadline deadline) {
   auto options = store_options(member, listener.port, deadline);
   options.isServer = true;
   options.waitWorkers = false;  // Who is missing is said by name, later, by the group.
@@ -36,7 +37,8 @@ c10::intrusive_ptr<c10d::Store> serve(const Endpoint& endpoint, Listener listene
 }
 
 // TCPStore would wait as long but not say what is wrong.
-void wait_for_master(const Endpoint& endpoint, const Membership& member, Deadline deadline) {
+void wait_for_master(const Endpoint& endpoint, const cluster::Membership& member,
+                     Deadline deadline) {
   const auto patience = std::min(deadline.remaining(), kPatience);
   try {
     connect_to(endpoint, Deadline::in(patience));
@@ -52,7 +54,7 @@ void wait_for_master(const Endpoint& endpoint, const Membership& member, Deadlin
   connect_to(endpoint, deadline);
 }
 
-c10::intrusive_ptr<c10d::Store> join(const Endpoint& endpoint, const Membership& member,
+c10::intrusive_ptr<c10d::Store> join(const Endpoint& endpoint, const cluster::Membership& member,
                                      Deadline deadline) {
   try {
     wait_for_master(endpoint, member, deadline);
@@ -64,7 +66,7 @@ c10::intrusive_ptr<c10d::Store> join(const Endpoint& endpoint, const Membership&
                                              store_options(member, endpoint.port, deadline));
 }
 
-Rendezvous meet_by_name(const Membership& member, Deadline deadline) {
+Rendezvous meet_by_name(const cluster::Membership& member, Deadline deadline) {
   Rendezvous rendezvous;
   rendezvous.master_host = "127.0.0.1";
   if (member.rank != 0) {
@@ -88,7 +90,7 @@ Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
 Rendezvous& Rendezvous::operator=(Rendezvous&&) noexcept = default;
 Rendezvous::~Rendezvous() = default;
 
-Rendezvous meet(const Membership& member, Deadline deadline) {
+Rendezvous meet(const cluster::Membership& member, Deadline deadline) {
   Rendezvous rendezvous;
   if (!member.master) {
     if (member.world_size > 1) {
@@ -113,7 +115,8 @@ Rendezvous meet(const Membership& member, Deadline deadline) {
   return rendezvous;
 }
 
-Rendezvous meet_in_file(const std::string& path, const Membership& member, Deadline deadline) {
+Rendezvous meet_in_file(const std::string& path, const cluster::Membership& member,
+                        Deadline deadline) {
   if (path.empty() || path.front() != '/') {
     throw UsageError(on_rank(member) + "init_method is 'file://" + path +
                      "', expected file:///absolute/path that all ranks can write");

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/comm/discover.h"
+#include "lockstep/cluster/discover.h"
 
 namespace c10d {
 class Store;
@@ -28,10 +28,11 @@ struct Rendezvous {
 // Blocks until the store can be used: for rank 0 until it serves, for others until
 // they are connected. Throws UsageError for a taken port or an address that is not of
 // this machine, PeerError when the master cannot be reached before the deadline.
-Rendezvous meet(const Membership& member, Deadline deadline);
+Rendezvous meet(const cluster::Membership& member, Deadline deadline);
 
 // The same through a file that all ranks can open; it is removed when the last rank is done with
 // it.
-Rendezvous meet_in_file(const std::string& path, const Membership& member, Deadline deadline);
+Rendezvous meet_in_file(const std::string& path, const cluster::Membership& member,
+                        Deadline deadline);
 
 }  // namespace lockstep::comm

@@ -19,7 +19,7 @@ namespace {
 // choice is left to the variables of the user and the way to MASTER_ADDR, as for a C++ rank.
 std::vector<std::string> interfaces_for(int size) {
   const auto environment = lockstep::Environment::of_this_process();
-  lockstep::comm::Membership member;
+  lockstep::cluster::Membership member;
   member.world_size = size;
   return lockstep::comm::choose_interfaces(environment, member,
                                            environment.get("MASTER_ADDR").value_or(""));

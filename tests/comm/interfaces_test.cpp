@@ -15,8 +15,8 @@ using ::testing::ThrowsMessage;
 
 using Variables = std::map<std::string, std::string, std::less<>>;
 
-Membership of_world(int world_size, std::optional<int> local_size = std::nullopt) {
-  Membership member;
+cluster::Membership of_world(int world_size, std::optional<int> local_size = std::nullopt) {
+  cluster::Membership member;
   member.world_size = world_size;
   member.local_size = local_size;
   return member;

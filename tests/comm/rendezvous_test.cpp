@@ -25,8 +25,8 @@ void exchange(c10d::Store& store, int rank) {
   }
 }
 
-Membership two_ranks(int rank) {
-  Membership member;
+cluster::Membership two_ranks(int rank) {
+  cluster::Membership member;
   member.launched = true;
   member.rank = rank;
   member.world_size = 2;
@@ -62,7 +62,7 @@ TEST(Rendezvous, RanksOfOneHostMeetByName) {
 }
 
 TEST(Rendezvous, OneRankNeedsNobody) {
-  const auto rendezvous = meet(Membership{}, soon());
+  const auto rendezvous = meet(cluster::Membership{}, soon());
   rendezvous.store->set("k", "v");
   EXPECT_TRUE(rendezvous.store->check({"k"}));
   EXPECT_FALSE(rendezvous.hosts_store);

@@ -1,10 +1,10 @@
-#include "lockstep/comm/host_list.h"
+#include "lockstep/cluster/host_list.h"
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
 
-namespace lockstep::comm {
+namespace lockstep::cluster {
 namespace {
 
 constexpr std::size_t kMostHosts = 100'000;  // A list longer than any cluster is a mistake.
@@ -118,4 +118,4 @@ std::vector<std::string> read_node_file(const std::string& path) {
   return hosts;
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::cluster

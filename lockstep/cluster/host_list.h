@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lockstep::comm {
+namespace lockstep::cluster {
 
 // Slurm's compressed form, in its order: "n[01-03,07],login" has five hosts.
 // Throws UsageError for unbalanced brackets or a range that is no range.
@@ -17,4 +17,4 @@ std::vector<int> expand_slurm_tasks(std::string_view list);
 // One host a line, as in PBS_NODEFILE; repeated lines are kept, empty ones are not.
 std::vector<std::string> read_node_file(const std::string& path);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::cluster

@@ -1,4 +1,4 @@
-#include "lockstep/comm/host_list.h"
+#include "lockstep/cluster/host_list.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::comm {
+namespace lockstep::cluster {
 namespace {
 
 using ::testing::ElementsAre;
@@ -57,4 +57,4 @@ TEST(NodeFile, NamesThePathThatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace lockstep::comm
+}  // namespace lockstep::cluster

@@ -9,7 +9,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/socket.h"
 
-namespace lockstep::comm {
+namespace lockstep::cluster {
 
 struct Membership {
   std::string found_by = "alone";  // What gave the ranks away, for messages.
@@ -42,4 +42,4 @@ Membership discover_env(const Environment& environment, std::optional<int> rank 
 // Throws UsageError unless 0 <= rank < world_size; `source` says where they came from.
 void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& source);
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::cluster

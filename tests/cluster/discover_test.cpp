@@ -1,4 +1,4 @@
-#include "lockstep/comm/discover.h"
+#include "lockstep/cluster/discover.h"
 
 #include <gmock/gmock.h>
 
@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::comm {
+namespace lockstep::cluster {
 namespace {
 
 using ::testing::AllOf;
@@ -184,4 +184,4 @@ TEST(DiscoverEnv, TheCallsRankTakesThePlaceOfTheVariable) {
 }
 
 }  // namespace
-}  // namespace lockstep::comm
+}  // namespace lockstep::cluster

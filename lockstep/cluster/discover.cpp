@@ -1,13 +1,13 @@
-#include "lockstep/comm/discover.h"
+#include "lockstep/cluster/discover.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/host_list.h"
+#include "lockstep/cluster/host_list.h"
 
-namespace lockstep::comm {
+namespace lockstep::cluster {
 namespace {
 
 constexpr int kDefaultPort = 29500;
@@ -274,4 +274,4 @@ Membership discover(const Environment& env, int parent_process) {
   return {};
 }
 
-}  // namespace lockstep::comm
+}  // namespace lockstep::cluster
