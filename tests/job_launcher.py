@@ -39,7 +39,8 @@ class Launcher:
         self.jobs = []
 
     def environment(self, extra=None):
-        names = ("PET_", "TORCHELASTIC_", "OMP_NUM_THREADS", "MASTER_", "LOCKSTEP_TEST_MARK")
+        names = ("PET_", "TORCHELASTIC_", "OMP_NUM_THREADS", "MASTER_", "LOCKSTEP_TEST_MARK",
+                 "SLURM_", "PBS_", "OMPI_COMM_", "PMI_", "PMIX_")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(names)}
         environment["TMPDIR"] = str(self.temporary)
         environment["VIRTUAL_ENV"] = str(pathlib.Path(sys.executable).parents[1])

@@ -53,6 +53,7 @@ struct ScheduledJob {
 
 // MASTER_ADDR if set; one host meets by name; several on the first of the list.
 void choose_meeting(const Environment& env, const ScheduledJob& job, Membership& member) {
+  member.job = job.id.empty() ? "" : job.scheduler + "-" + job.id;
   const int port = checked_port(env);
   if (const auto address = env.get("MASTER_ADDR")) {
     member.master = Endpoint{*address, port != 0 ? port : port_of_job(job.id)};
@@ -61,8 +62,8 @@ void choose_meeting(const Environment& env, const ScheduledJob& job, Membership&
   } else if (!job.hosts.empty()) {
     member.master = Endpoint{job.hosts.front(), port != 0 ? port : port_of_job(job.id)};
   } else {
-    throw UsageError("init_process_group on rank " + std::to_string(member.rank) + ": " +
-                     job.scheduler +
+    throw UsageError("on rank " + std::to_string(member.rank) + " of " +
+                     std::to_string(member.world_size) + ": " + member.found_by +
                      " gives ranks on several hosts but no address; set MASTER_ADDR to the host "
                      "of rank 0 (and pass it on to all ranks)");
   }
@@ -79,17 +80,10 @@ void take_rank(const Environment& env, const char* rank_name, const char* size_n
   member.world_size = static_cast<int>(size);
 }
 
-bool is_slurm_step(const Environment& env) {
-  // The batch script, and the shell of an interactive allocation, carry the job's
-  // variables too, but no step that has tasks: their ids are at the top of 32 bits.
-  constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
-  const auto step = env.get_int("SLURM_STEP_ID");
-  return step && *step < kFirstSpecialStep && env.has("SLURM_PROCID");
-}
-
 Membership from_slurm(const Environment& env) {
   Membership member;
   const bool step_tasks = env.has("SLURM_STEP_NUM_TASKS");
+  member.starter = Starter::kSlurm;
   take_rank(env, "SLURM_PROCID", step_tasks ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS", member);
   member.local_rank = small_int(env, "SLURM_LOCALID");
   member.node_rank = small_int(env, "SLURM_NODEID");
@@ -105,9 +99,13 @@ Membership from_slurm(const Environment& env) {
   if (tasks || env.has("SLURM_TASKS_PER_NODE")) {
     const auto counts = expand_slurm_tasks(tasks ? *tasks : *env.get("SLURM_TASKS_PER_NODE"));
     const auto node = static_cast<std::size_t>(member.node_rank.value_or(0));
+    member.node_count = static_cast<int>(counts.size());
     if (node < counts.size()) {
       member.local_size = counts[node];
     }
+  }
+  if (!job.hosts.empty()) {
+    member.node_count = static_cast<int>(job.hosts.size());
   }
   job.one_host = job.hosts.size() == 1 || member.local_size == member.world_size;
   choose_meeting(env, job, member);
@@ -127,7 +125,8 @@ std::vector<std::string> batch_hosts(const Environment& env) {
 
 // What an MPI starter calls its numbers.
 struct MpiNames {
-  const char* starter;
+  Starter starter;
+  const char* name;
   const char* scheduler;
   const char* rank;
   const char* size;
@@ -137,7 +136,8 @@ struct MpiNames {
 };
 
 const MpiNames& open_mpi() {
-  static const MpiNames names{"Open MPI",
+  static const MpiNames names{Starter::kOpenMpi,
+                              "Open MPI",
                               "openmpi",
                               "OMPI_COMM_WORLD_RANK",
                               "OMPI_COMM_WORLD_SIZE",
@@ -148,15 +148,17 @@ const MpiNames& open_mpi() {
 }
 
 const MpiNames& pmi() {
-  static const MpiNames names{
-      "PMI", "pmi", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_JOBID"}};
+  static const MpiNames names{Starter::kPmi,     "PMI",        "pmi",
+                              "PMI_RANK",        "PMI_SIZE",   "MPI_LOCALRANKID",
+                              "MPI_LOCALNRANKS", {"PMI_JOBID"}};
   return names;
 }
 
 Membership from_mpi(const Environment& env, const MpiNames& names, int parent_process) {
   Membership member;
   take_rank(env, names.rank, names.size, member);
-  member.found_by = names.starter;
+  member.starter = names.starter;
+  member.found_by = names.name;
   member.local_rank = small_int(env, names.local_rank);
   member.local_size = small_int(env, names.local_size);
   ScheduledJob job{.scheduler = names.scheduler};
@@ -172,16 +174,11 @@ Membership from_mpi(const Environment& env, const MpiNames& names, int parent_pr
     // Hydra tells no job id, but the ranks of one host are children of one proxy.
     job.id = "child-of-" + std::to_string(parent_process);
   }
-  job.hosts = job.one_host ? std::vector<std::string>{} : batch_hosts(env);
+  if (!job.one_host && !env.has("MASTER_ADDR")) {
+    job.hosts = batch_hosts(env);  // PBS keeps its file on the first host alone.
+  }
   choose_meeting(env, job, member);
   return member;
-}
-
-bool is_pbsdsh_task(const Environment& env) {
-  // The batch script itself is task 1; pbsdsh starts further ones.
-  const auto task = env.get_int("PBS_TASKNUM");
-  return task && *task > 1 && env.has("PBS_NODEFILE") &&
-         (env.has("PBS_VNODENUM") || env.has("PBS_NODENUM"));
 }
 
 Membership from_pbsdsh(const Environment& env) {
@@ -193,6 +190,7 @@ Membership from_pbsdsh(const Environment& env) {
     }
   }
   Membership member;
+  member.starter = Starter::kPbsdsh;
   member.launched = true;
   ScheduledJob job{.scheduler = "pbs", .id = env.get("PBS_JOBID").value_or("0"), .hosts = hosts};
   member.found_by = "pbsdsh of job " + job.id;
@@ -207,12 +205,28 @@ Membership from_pbsdsh(const Environment& env) {
       static_cast<int>(std::count(places.begin(), places.begin() + member.rank, here));
   member.local_size = static_cast<int>(std::count(places.begin(), places.end(), here));
   member.node_rank = static_cast<int>(std::find(hosts.begin(), hosts.end(), here) - hosts.begin());
+  member.node_count = static_cast<int>(hosts.size());
   job.one_host = hosts.size() == 1;
   choose_meeting(env, job, member);
   return member;
 }
 
 }  // namespace
+
+bool is_slurm_step(const Environment& env) {
+  // The batch script, and the shell of an interactive allocation, carry the job's
+  // variables too, but no step that has tasks: their ids are at the top of 32 bits.
+  constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
+  const auto step = env.get_int("SLURM_STEP_ID");
+  return step && *step < kFirstSpecialStep && env.has("SLURM_PROCID");
+}
+
+bool is_pbsdsh_task(const Environment& env) {
+  // The batch script itself is task 1; pbsdsh starts further ones.
+  const auto task = env.get_int("PBS_TASKNUM");
+  return task && *task > 1 && env.has("PBS_NODEFILE") &&
+         (env.has("PBS_VNODENUM") || env.has("PBS_NODENUM"));
+}
 
 void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& source) {
   constexpr std::int64_t kMost = 1 << 20;
@@ -229,6 +243,7 @@ void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& s
 Membership discover_env(const Environment& env, std::optional<int> rank,
                         std::optional<int> world_size) {
   Membership member;
+  member.starter = Starter::kVariables;
   member.launched = true;
   member.found_by = "RANK and WORLD_SIZE";
   const auto rank_here = rank ? *rank : env.require_int("RANK");
@@ -259,11 +274,11 @@ Membership discover(const Environment& env, int parent_process) {
   if (env.has("RANK") || env.has("WORLD_SIZE")) {
     return discover_env(env);
   }
+  if (env.has("OMPI_COMM_WORLD_RANK")) {  // First: srun may have started mpirun or its daemons.
+    return from_mpi(env, open_mpi(), parent_process);
+  }
   if (is_slurm_step(env)) {
     return from_slurm(env);
-  }
-  if (env.has("OMPI_COMM_WORLD_RANK")) {
-    return from_mpi(env, open_mpi(), parent_process);
   }
   if (env.has("PMI_RANK")) {
     return from_mpi(env, pmi(), parent_process);

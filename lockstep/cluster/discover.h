@@ -11,7 +11,10 @@
 
 namespace lockstep::cluster {
 
+enum class Starter { kNobody, kVariables, kSlurm, kOpenMpi, kPmi, kPbsdsh };
+
 struct Membership {
+  Starter starter = Starter::kNobody;
   std::string found_by = "alone";  // What gave the ranks away, for messages.
   bool launched = false;           // False only when this process is alone.
   int rank = 0;
@@ -21,14 +24,16 @@ struct Membership {
   std::optional<int> local_rank;
   std::optional<int> local_size;
   std::optional<int> node_rank;
+  std::optional<int> node_count;
 
+  std::string job;  // "slurm-17.0", the same on all ranks; empty where the starter gives no id.
   // How the ranks meet: at an address, or, on one host, under a name made of the job id.
   std::optional<Endpoint> master;
   std::string meeting_name;
   bool launcher_serves_store = false;  // All ranks are clients of a store beside the launcher.
 };
 
-// In this order: RANK/WORLD_SIZE, a Slurm step, Open MPI, PMI, pbsdsh, alone.
+// In this order: RANK/WORLD_SIZE, Open MPI, a Slurm step, PMI, pbsdsh, alone.
 // MASTER_ADDR and MASTER_PORT are honoured in every case. Throws UsageError that
 // names the variable that is missing or wrong, and what to set.
 // `parent_process` tells two jobs apart where the starter gives no job id.
@@ -38,6 +43,11 @@ Membership discover(const Environment& environment, int parent_process);
 // A rank or world size given in the call takes the place of its variable.
 Membership discover_env(const Environment& environment, std::optional<int> rank = std::nullopt,
                         std::optional<int> world_size = std::nullopt);
+
+// Whether this process is a task of srun; the shell or script of an allocation is not.
+bool is_slurm_step(const Environment& environment);
+// Whether pbsdsh has started this process; the batch script itself it has not.
+bool is_pbsdsh_task(const Environment& environment);
 
 // Throws UsageError unless 0 <= rank < world_size; `source` says where they came from.
 void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& source);

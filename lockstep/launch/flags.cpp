@@ -27,7 +27,8 @@ struct Flag {
 
 constexpr Flag kFlags[] = {
     {"nproc-per-node", "N|auto|gpu|cpu", "workers on this node [1]", Kind::kValue},
-    {"nnodes", "N", "number of nodes [1]", Kind::kValue},
+    {"nnodes", "N", "number of nodes [1, or all of the srun, mpirun or pbsdsh around us]",
+     Kind::kValue},
     {"node-rank", "R", "this node's rank [0; c10d: by host name]", Kind::kValue},
     {"master-addr", "HOST", "address of node 0 [127.0.0.1]", Kind::kValue},
     {"master-port", "PORT", "port on node 0 [one node: any free; several: 29500]", Kind::kValue},

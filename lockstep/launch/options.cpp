@@ -12,6 +12,7 @@
 #include "lockstep/base/host.h"
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
+#include "lockstep/cluster/discover_node.h"
 #include "lockstep/launch/flags.h"
 #include "lockstep/launch/heartbeats.h"
 #include "lockstep/launch/message.h"
@@ -219,6 +220,42 @@ NodeOptions parse_several_nodes(const FlagValues& flags, int count) {
   return nodes;
 }
 
+// Who gives one flag about nodes decides about them alone.
+std::optional<cluster::NodePlace> discover_place(const FlagValues& flags, const Environment& env) {
+  const auto names = {"nnodes",     "node-rank",    "master-addr",  "master-port",
+                      "standalone", "rdzv-backend", "rdzv-endpoint"};
+  const bool given =
+      std::any_of(names.begin(), names.end(), [&](auto* name) { return flags.has(name); });
+  return given ? std::nullopt : cluster::discover_node(env);
+}
+
+void take_place(const cluster::NodePlace& place, RunOptions& options) {
+  if (place.count > kMostNodes) {
+    throw UsageError(place.found_by + " has " + std::to_string(place.count) +
+                     " nodes, expected at most " + std::to_string(kMostNodes));
+  }
+  options.nodes.count = place.count;
+  options.nodes.rank = place.rank;
+  options.nodes.endpoint = place.master;
+  options.nodes.found_by = place.found_by;
+  options.run_id = place.job.empty() ? "none" : place.job;
+}
+
+void parse_nodes(const FlagValues& flags, const Environment& environment, RunOptions& options) {
+  const int count = parse_node_count(flags);
+  is_c10d(flags);
+  options.nodes = count == 1 ? parse_one_node(flags) : parse_several_nodes(flags, count);
+  options.run_id = options.nodes.endpoint.port == 0 ? random_uuid() : "none";
+  if (const auto place = discover_place(flags, environment)) {
+    take_place(*place, options);
+  }
+  options.run_id = flags.get("rdzv-id").value_or(options.run_id);
+  options.nodes.name = flags.get("local-addr").value_or(host_name());
+  options.nodes.join_timeout =
+      parse_seconds(flags.get("join-timeout").value_or("900"), "--join-timeout");
+  options.nodes.node_timeout = parse_node_timeout(flags);
+}
+
 }  // namespace
 
 RunOptions parse_run_options(const std::vector<std::string>& arguments,
@@ -229,16 +266,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments,
   if (options.help) {
     return options;
   }
-  const int count = parse_node_count(flags);
-  is_c10d(flags);
-  options.nodes = count == 1 ? parse_one_node(flags) : parse_several_nodes(flags, count);
-  options.nodes.name = flags.get("local-addr").value_or(host_name());
-  options.nodes.join_timeout =
-      parse_seconds(flags.get("join-timeout").value_or("900"), "--join-timeout");
-  options.nodes.node_timeout = parse_node_timeout(flags);
-  options.run_id = flags.get("rdzv-id").value_or(
-      count == 1 && options.nodes.endpoint.port == 0 ? random_uuid() : "none");
-
+  parse_nodes(flags, environment, options);
   for (const char* name : {"rdzv-id", "local-addr", "role"}) {
     require_printable(flags, name);
   }

@@ -31,7 +31,8 @@ struct NodeOptions {
   bool first_to_listen_leads = false;
   std::chrono::milliseconds join_timeout{std::chrono::minutes(15)};
   std::chrono::milliseconds node_timeout{std::chrono::seconds(15)};  // Silent so long: lost.
-  std::string name;  // What other nodes call this one.
+  std::string name;      // What other nodes call this one.
+  std::string found_by;  // The scheduler that told all this; empty: flags did, or nobody.
 };
 
 struct RunOptions {
@@ -52,6 +53,7 @@ struct RunOptions {
   std::vector<std::string> command;  // The program and its arguments.
 };
 
+// Flags first. Where none says anything of nodes, the scheduler's variables do: discover_node().
 // Throws UsageError naming the flag or variable that is wrong.
 RunOptions parse_run_options(const std::vector<std::string>& arguments,
                              const Environment& environment, const Machine& machine);

@@ -16,7 +16,9 @@ namespace {
 constexpr const char* kIntroduction =
     "lockstep run [FLAGS] PROGRAM [ARGS...]\n"
     "Starts PROGRAM once per rank, in torchrun's place. *.py and modules run with python3.\n"
-    "Flags may be written with - or _, and are also read from torchrun's PET_* variables.\n\n";
+    "Flags may be written with - or _, and are also read from torchrun's PET_* variables.\n"
+    "Run once on each node by srun, mpirun or pbsdsh, it finds the nodes by itself: give no flag\n"
+    "about them.\n\n";
 
 constexpr const char* kExamples =
     "\nAliases: --nodes --gpus --nr (nnodes, nproc-per-node, node-rank), --gpu-idx (gpu-ids).\n"
@@ -24,7 +26,10 @@ constexpr const char* kExamples =
     "  lockstep run --nproc-per-node 2 ./train --epochs 3\n"
     "  lockstep run --nproc-per-node gpu --max-restarts 3 --log-dir logs train.py\n"
     "  lockstep run --nnodes 2 --node-rank 0 --master-addr 10.0.0.1 ./train   # and 1 on the "
-    "other\n";
+    "other\n"
+    "  srun --ntasks-per-node=1 lockstep run --nproc-per-node 4 ./train       # all nodes of a "
+    "Slurm "
+    "job\n";
 
 // A worker costs up to five descriptors here. Without the right to more, starting it will say so.
 void allow_descriptors_for(int workers) {
@@ -33,6 +38,15 @@ void allow_descriptors_for(int workers) {
   if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
     limit.rlim_cur = std::min(limit.rlim_max, wanted);
     ::setrlimit(RLIMIT_NOFILE, &limit);
+  }
+}
+
+// What a scheduler told, once a job.
+void show_nodes(const NodeOptions& nodes) {
+  if (!nodes.found_by.empty() && nodes.rank == 0) {
+    write_all(STDERR_FILENO, "lockstep run: " + nodes.found_by + ": " +
+                                 std::to_string(nodes.count) + " nodes, master " +
+                                 to_text(nodes.endpoint) + "\n");
   }
 }
 
@@ -57,6 +71,7 @@ int run(const std::vector<std::string>& arguments, const std::string& folder) {
   if (!context.folder.temporary && context.options.logs.folder.empty()) {
     write_all(STDERR_FILENO, "lockstep run: logs go to " + context.folder.path + "\n");
   }
+  show_nodes(context.options.nodes);
   return supervise(context);
 }
 

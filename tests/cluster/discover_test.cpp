@@ -131,6 +131,16 @@ TEST(Discover, OpenMpiOnOneHostMeetsByJobId) {
   EXPECT_EQ(member.meeting_name, "openmpi-123");
 }
 
+TEST(Discover, MpirunInsideASlurmStepDecides) {
+  // srun -n1 mpirun -n 2, and the daemons that mpirun starts with srun: their step has other ranks.
+  const auto member = found(slurm_step({{"OMPI_COMM_WORLD_RANK", "1"},
+                                        {"OMPI_COMM_WORLD_SIZE", "2"},
+                                        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}}));
+  EXPECT_EQ(member.found_by, "Open MPI");
+  EXPECT_EQ(member.rank, 1);
+  EXPECT_EQ(member.world_size, 2);
+}
+
 TEST(Discover, OpenMpiOnSeveralHostsWithoutAListAsksForMasterAddr) {
   EXPECT_THAT(
       [] {
@@ -139,6 +149,15 @@ TEST(Discover, OpenMpiOnSeveralHostsWithoutAListAsksForMasterAddr) {
                {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
       },
       ThrowsMessage<UsageError>(AllOf(HasSubstr("rank 1"), HasSubstr("MASTER_ADDR"))));
+}
+
+TEST(Discover, WithMasterAddrNoNodeFileIsRead) {
+  const auto member = found({{"PMI_RANK", "1"},
+                             {"PMI_SIZE", "2"},
+                             {"MPI_LOCALNRANKS", "1"},
+                             {"MASTER_ADDR", "10.0.0.1"},
+                             {"PBS_NODEFILE", "/no/such/file"}});
+  EXPECT_EQ(member.master->host, "10.0.0.1");
 }
 
 TEST(Discover, PmiRanksOfOneHostMeetByTheirParent) {

@@ -66,6 +66,43 @@ TEST(RunOptions, SeveralNodesWithC10d) {
   expect_error({"--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint=a:0"}, "port 0");
 }
 
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+Variables second_of_two_slurm_nodes() {
+  return {{"SLURM_JOB_ID", "17"}, {"SLURM_STEP_ID", "0"},        {"SLURM_PROCID", "1"},
+          {"SLURM_NODEID", "1"},  {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_STEP_NODELIST", "n[1-2]"}};
+}
+
+TEST(RunOptions, WithoutFlagsAboutNodesTheSchedulerTells) {
+  const auto options = parse({"--nproc-per-node=2"}, {.cores = 8}, second_of_two_slurm_nodes());
+  EXPECT_EQ(options.workers, 2);
+  EXPECT_EQ(options.nodes.found_by, "Slurm step 17.0");
+  EXPECT_EQ(options.nodes.count, 2);
+  EXPECT_EQ(options.nodes.rank, 1);
+  EXPECT_EQ(options.nodes.endpoint.host, "n1");
+  EXPECT_FALSE(options.nodes.first_to_listen_leads);
+  EXPECT_EQ(options.run_id, "slurm-17.0");
+}
+
+TEST(RunOptions, ARunIdGoesWithTheNodesOfTheScheduler) {
+  const auto options = parse({"--rdzv-id=mine"}, {.cores = 8}, second_of_two_slurm_nodes());
+  EXPECT_EQ(options.nodes.count, 2);
+  EXPECT_EQ(options.run_id, "mine");
+}
+
+TEST(RunOptions, AnyFlagAboutNodesTakesAllOfThemFromTheUser) {
+  for (const char* flag :
+       {"--nnodes=1", "--node-rank=0", "--master-addr=10.0.0.1", "--master-port=1234",
+        "--standalone", "--rdzv-backend=static", "--rdzv-endpoint=localhost:0"}) {
+    const auto options = parse({flag}, {.cores = 8}, second_of_two_slurm_nodes());
+    EXPECT_EQ(options.nodes.count, 1) << flag;
+    EXPECT_EQ(options.nodes.found_by, "") << flag;
+  }
+  auto variables = second_of_two_slurm_nodes();
+  variables["PET_NNODES"] = "1";
+  EXPECT_EQ(parse({}, {.cores = 8}, variables).nodes.count, 1);
+}
+
 TEST(RunOptions, TutorialAliases) {
   const auto options = parse({"--nodes", "4", "--gpus", "2", "--nr", "3"});
   EXPECT_EQ(options.nodes.count, 4);
