@@ -15,6 +15,7 @@
 #include <fstream>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
@@ -163,6 +164,14 @@ int signal_number(const std::string& name) {
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
     const char* known = ::sigabbrev_np(signal);
     if (known != nullptr && ::strcasecmp(known, abbreviation) == 0) {
+      return signal;
+    }
+  }
+  // Names of Python's signal module that are second ones here, or belong to no fixed number.
+  const std::pair<const char*, int> others[] = {
+      {"IO", SIGIO}, {"IOT", SIGIOT}, {"CLD", SIGCHLD}, {"RTMIN", SIGRTMIN}, {"RTMAX", SIGRTMAX}};
+  for (const auto& [other, signal] : others) {
+    if (::strcasecmp(other, abbreviation) == 0) {
       return signal;
     }
   }

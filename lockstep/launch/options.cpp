@@ -96,10 +96,9 @@ std::vector<int> parse_signals(const std::string& text) {
   for (const auto& name : split(text, ',')) {
     const int signal = signal_number(std::string(trim(name)));
     if (signal == 0 || signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
-      std::string error = "--signals-to-handle is '";
-      error.append(text).append("': '").append(name).append(
-          "' is no signal that can be passed on, expected names such as SIGTERM,SIGUSR1");
-      throw UsageError(error);
+      throw UsageError(
+          "--signals-to-handle is '" + text + "': '" + name + "' " +
+          "is no signal that can be passed on, expected names such as SIGTERM,SIGUSR1");
     }
     signals.push_back(signal);
   }

@@ -219,6 +219,14 @@ TEST(SignalNumber, TakesEverySpelling) {
   }
 }
 
+TEST(SignalNumber, KnowsThePythonNamesThatAreSecondOnes) {
+  EXPECT_EQ(signal_number("SIGIO"), SIGPOLL);
+  EXPECT_EQ(signal_number("SIGIOT"), SIGABRT);
+  EXPECT_EQ(signal_number("SIGCLD"), SIGCHLD);
+  EXPECT_EQ(signal_number("SIGRTMIN"), SIGRTMIN);
+  EXPECT_EQ(signal_number("SIGRTMAX"), SIGRTMAX);
+}
+
 TEST(SignalNumber, IsZeroForNoSignal) {
   for (const char* name : {"", "SIG", "SIGFOO", "0", "-1", "99", "15x"}) {
     EXPECT_EQ(signal_number(name), 0) << name;

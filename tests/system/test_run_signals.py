@@ -6,6 +6,7 @@ import os
 import pty
 import signal
 import subprocess
+import sys
 import termios
 import time
 
@@ -162,6 +163,53 @@ def test_signals_to_handle_adds_others(launcher):
     job.send_signal(signal.SIGUSR1)
     assert job.wait(5) == 128 + signal.SIGUSR1
     assert (launcher.folder / f"got0.{signal.SIGUSR1:d}").exists()
+
+
+def torchrun(launcher, *arguments):
+    job = subprocess.Popen([sys.executable, "-m", "torch.distributed.run", *map(str, arguments)], text=True,
+                           env=launcher.environment(), cwd=launcher.folder,
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    launcher.jobs.append(job)
+    return job
+
+
+def test_signals_to_handle_is_spelled_as_in_torchrun(launcher, monkeypatch):
+    from torch.distributed.run import get_args_parser
+    show = ("sh", "-c", "echo $TORCHELASTIC_SIGNALS_TO_HANDLE")
+    for flags in ([], ["--signals-to-handle", "SIGUSR1,SIGTERM"], ["--signals_to_handle= SIGUSR1 , SIGINT"]):
+        theirs = get_args_parser().parse_args([*flags, "x"]).signals_to_handle
+        assert launcher.run(*flags, *show).stdout == theirs.strip() + "\n"
+    monkeypatch.setenv("PET_SIGNALS_TO_HANDLE", "SIGUSR2")
+    theirs = get_args_parser().parse_args(["x"]).signals_to_handle
+    assert launcher.run(*show, env={"PET_SIGNALS_TO_HANDLE": "SIGUSR2"}).stdout == theirs + "\n" == "SIGUSR2\n"
+
+
+def test_signals_to_handle_knows_the_names_that_torchrun_knows(launcher):
+    names = [name for name in dir(signal) if name.startswith("SIG") and not name.startswith("SIG_")]
+    assert {"SIGTERM", "SIGUSR1", "SIGIO", "SIGPOLL", "SIGRTMIN"} <= set(names)
+    refused = {name for name in names if launcher.run("--signals-to-handle", name, "true").returncode != 0}
+    # The first two nobody can handle. By the others, two names of one, the launcher hears of its workers' end.
+    assert refused == {"SIGKILL", "SIGSTOP", "SIGCHLD", "SIGCLD"}
+
+
+@pytest.mark.parametrize("which", ["lockstep run", "torchrun"])
+def test_a_signal_of_the_list_is_passed_on_as_by_torchrun(launcher, which):
+    flags = ("--signals-to-handle", "SIGUSR1,SIGTERM", launcher.script(POLITE + WAITING))
+    job = torchrun(launcher, *flags) if which == "torchrun" else launcher.start(*flags)
+    launcher.up(1)
+    job.send_signal(signal.SIGUSR1)
+    code = job.wait(20)
+    assert [p.name for p in launcher.folder.glob("got*")] == [f"got0.{signal.SIGUSR1:d}"]
+    assert code == (1 if which == "torchrun" else 128 + signal.SIGUSR1)
+
+
+def test_torchrun_itself_ends_by_a_user_signal_that_is_not_in_the_list(launcher):
+    """Why we pass SIGUSR1 on by default: docs/launcher.md says so."""
+    job = torchrun(launcher, launcher.script(USER_SIGNALS + WAITING))
+    launcher.up(1)
+    job.send_signal(signal.SIGUSR1)
+    assert job.wait(20) == -signal.SIGUSR1
+    assert list(launcher.folder.glob("got*")) == []
 
 
 def test_nohup_is_respected(launcher):
