@@ -16,16 +16,10 @@
 #include "lockstep/launch/leader.h"
 #include "lockstep/launch/local_node.h"
 #include "lockstep/launch/member.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 namespace {
-
-constexpr std::chrono::milliseconds kTick{50};
-constexpr std::chrono::minutes kQuietTick{1};
-constexpr std::chrono::milliseconds kKillPatience{1500};
-constexpr std::chrono::seconds kFarewellPatience{1};
-constexpr std::chrono::seconds kConsolePatience{2};
-constexpr std::chrono::seconds kConsoleLimit{30};
 
 // The socket at which this node leads a job of several; nothing if another node does.
 std::optional<Listener> try_to_lead(const NodeOptions& nodes) {

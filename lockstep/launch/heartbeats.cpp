@@ -4,6 +4,7 @@
 
 #include "lockstep/launch/frame.h"
 #include "lockstep/launch/message.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 

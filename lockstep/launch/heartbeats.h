@@ -16,8 +16,6 @@
 
 namespace lockstep::launch {
 
-inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
-
 // The socket of a connection and what is still to be sent over it. Reading is for one thread;
 // post(), flush() and beat() are for any.
 class Outbox {

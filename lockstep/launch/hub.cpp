@@ -6,11 +6,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/launch/report.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 namespace {
 
-constexpr std::chrono::milliseconds kStrangerLimit{2000};
 constexpr std::size_t kMostConnections = 1024;
 constexpr std::size_t kMostTold = 100;
 

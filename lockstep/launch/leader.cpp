@@ -4,11 +4,10 @@
 #include <unistd.h>
 
 #include "lockstep/base/process_tree.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 namespace {
-
-constexpr std::chrono::seconds kLeaderSweeps{1};
 
 JobSettings settings_of(const Context& context) {
   const RunOptions& options = context.options;
@@ -17,7 +16,7 @@ JobSettings settings_of(const Context& context) {
   settings.master_addr = options.nodes.endpoint.host;
   settings.max_restarts = options.max_restarts;
   settings.join_timeout = options.nodes.join_timeout;
-  settings.stop_timeout = options.shutdown_timeout + std::chrono::seconds(10);
+  settings.stop_timeout = options.shutdown_timeout + kStopSlack;
   return settings;
 }
 

@@ -5,17 +5,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
-namespace {
-
-// A process survives SIGKILL only inside a system call that cannot be interrupted.
-constexpr std::chrono::seconds kWorkersEndIn{5};
-constexpr std::chrono::seconds kDrainPatience{1};
-constexpr std::chrono::seconds kSilence{1};  // Before a user wonders what we wait for.
-
-}  // namespace
-
 LocalNode::LocalNode(const Context& context, EventLoop& loop, Consoles& consoles, NodeHooks hooks)
     : context_(context),
       loop_(loop),

@@ -6,16 +6,9 @@
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/socket.h"
 #include "lockstep/launch/leader.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
-namespace {
-
-constexpr std::chrono::seconds kMemberSweeps{2};
-// Signals are not seen during one try.
-constexpr std::chrono::milliseconds kOneTry{1000};
-constexpr std::chrono::milliseconds kBetweenTries{200};
-
-}  // namespace
 
 Member::Member(const Context& context, EventLoop& loop)
     : context_(context),

@@ -14,9 +14,9 @@
 #include "lockstep/base/text.h"
 #include "lockstep/cluster/discover_node.h"
 #include "lockstep/launch/flags.h"
-#include "lockstep/launch/heartbeats.h"
 #include "lockstep/launch/message.h"
 #include "lockstep/launch/printable.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 namespace {
@@ -49,7 +49,7 @@ std::chrono::milliseconds parse_seconds(const std::string& text, const std::stri
 std::chrono::milliseconds parse_node_timeout(const FlagValues& flags) {
   const std::string text = flags.get("node-timeout").value_or("15");
   const auto timeout = parse_seconds(text, "--node-timeout");
-  if (timeout < std::chrono::seconds(2) || timeout > std::chrono::hours(24)) {
+  if (timeout < kLeastNodeTimeout || timeout > kMostNodeTimeout) {
     throw UsageError("--node-timeout is '" + text +
                      "', expected 2 to 86400 seconds (nodes send a heartbeat every " +
                      to_text(kHeartbeatInterval) + ")");

@@ -3,11 +3,10 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lockstep/launch/time_limits.h"
+
 namespace lockstep::launch {
 namespace {
-
-// Between the two paths of one signal. A user's second Ctrl-C comes by the path of the first.
-constexpr std::chrono::seconds kEchoLimit{5};
 
 bool is_ignored(int signal) {
   struct sigaction action{};

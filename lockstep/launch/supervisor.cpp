@@ -12,15 +12,10 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/base/process_tree.h"
 #include "lockstep/launch/agent.h"
+#include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 namespace {
-
-// After a second signal the agent kills everything itself; this is for an agent that cannot.
-constexpr std::chrono::milliseconds kAgentPatience{1000};
-// And this is for one that has said how the job ended, and only tidies up and talks.
-constexpr std::chrono::seconds kTidyPatience{3};
-constexpr std::chrono::seconds kAgentsEndIn{5};
 
 struct Link {
   UniqueFd supervisor;
