@@ -166,15 +166,16 @@ def test_killed_launcher_is_named_by_the_other_node(launcher, nodes, victim, whi
     launcher.assert_clean()
 
 
-def test_stopped_agent_is_lost_after_the_node_timeout(launcher, nodes):
+@pytest.mark.parametrize("victim", [0, 1])
+def test_stopped_agent_is_lost_after_the_node_timeout(launcher, nodes, victim):
     script = launcher.script(WAITING)
     jobs = [nodes.start(rank, "--node-timeout", 3, script) for rank in (0, 1)]
     launcher.up(2)
-    os.kill(launcher.agent_of(jobs[1]), signal.SIGSTOP)
+    os.kill(launcher.agent_of(jobs[victim]), signal.SIGSTOP)
     begin = time.monotonic()
-    ((_, err, code),) = finish(jobs[0], timeout=6)
+    ((_, err, code),) = finish(jobs[1 - victim], timeout=6)
     assert 2 < time.monotonic() - begin < 5
-    assert code == 1 and re.search(r"node 1 '.*' is lost: no sign of life for 3 s", err)
+    assert code == 1 and re.search(rf"node {victim} '.*' is lost: no sign of life for 3 s", err)
 
 
 def test_same_rank_twice_is_an_error_on_both_that_names_it(launcher):

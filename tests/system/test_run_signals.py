@@ -122,6 +122,35 @@ def test_slow_but_orderly_end_after_a_second_signal_keeps_its_code(launcher):
     launcher.assert_clean(0)
 
 
+def test_output_that_is_read_slowly_survives_two_signals(launcher):
+    """The job is over; only its output is not yet out. An agent in that state is not killed after 1 s."""
+    job = launcher.start("--tee", "1", "sh", "-c", "head -c 300000 /dev/zero | tr '\\0' x | fold -w 1000; echo")
+    wait_for(lambda: bytes_in(job.stdout) >= 60000, what="a full pipe")
+    wait_for(lambda: len(launcher.marked()) == 2, what="only the launcher and its agent")
+    time.sleep(0.2)  # For the agent's last word to its supervisor.
+    for _ in range(2):
+        job.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+    text = ""
+    for _ in range(3):
+        time.sleep(0.4)
+        text += os.read(job.stdout.fileno(), 50000).decode()
+    text += job.stdout.read()
+    assert (job.wait(10), text.count("x")) == (0, 300000)
+
+
+def test_agent_that_dies_after_its_last_word_changes_no_exit_code(launcher):
+    job = launcher.start("--tee", "1", "--nproc-per-node", 1, "sh", "-c", "yes | head -c 3000000")
+    wait_for(lambda: bytes_in(job.stdout) >= 65536, what="a full pipe")
+    job.send_signal(signal.SIGTERM)
+    wait_for(lambda: len(launcher.marked()) == 2, what="only the launcher and its agent")
+    time.sleep(0.2)  # As above.
+    os.kill(launcher.agent_of(job), signal.SIGKILL)
+    assert job.wait(10) == 128 + signal.SIGTERM
+    assert "was ended by" not in os.read(job.stderr.fileno(), 4096).decode()
+    launcher.assert_clean(0)
+
+
 USER_SIGNALS = """
 import os, signal
 def note(number, frame):
@@ -166,10 +195,12 @@ def test_signals_to_handle_adds_others(launcher):
 
 
 def torchrun(launcher, *arguments):
-    job = subprocess.Popen([sys.executable, "-m", "torch.distributed.run", *map(str, arguments)], text=True,
-                           env=launcher.environment(), cwd=launcher.folder,
-                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """Started and with its one worker up; it needs seconds to import torch, on a busy machine many."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", *map(str, arguments)]
+    job = subprocess.Popen(command, env=launcher.environment(), cwd=launcher.folder,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     launcher.jobs.append(job)
+    wait_for(lambda: list(launcher.folder.glob("up*")), 120, "a worker of torchrun")
     return job
 
 
@@ -198,7 +229,7 @@ def test_a_signal_of_the_list_is_passed_on_as_by_torchrun(launcher, which):
     job = torchrun(launcher, *flags) if which == "torchrun" else launcher.start(*flags)
     launcher.up(1)
     job.send_signal(signal.SIGUSR1)
-    code = job.wait(20)
+    code = job.wait(60)
     assert [p.name for p in launcher.folder.glob("got*")] == [f"got0.{signal.SIGUSR1:d}"]
     assert code == (1 if which == "torchrun" else 128 + signal.SIGUSR1)
 
@@ -206,9 +237,8 @@ def test_a_signal_of_the_list_is_passed_on_as_by_torchrun(launcher, which):
 def test_torchrun_itself_ends_by_a_user_signal_that_is_not_in_the_list(launcher):
     """Why we pass SIGUSR1 on by default: docs/launcher.md says so."""
     job = torchrun(launcher, launcher.script(USER_SIGNALS + WAITING))
-    launcher.up(1)
     job.send_signal(signal.SIGUSR1)
-    assert job.wait(20) == -signal.SIGUSR1
+    assert job.wait(60) == -signal.SIGUSR1
     assert list(launcher.folder.glob("got*")) == []
 
 
