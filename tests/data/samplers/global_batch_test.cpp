@@ -32,8 +32,12 @@ TEST(BatchSizePerRank, NumbersThatMakeNoSenseAreNamed) {
               ThrowsMessage<UsageError>(HasSubstr("0 samples on 1 ranks")));
   EXPECT_THAT([] { batch_size_per_rank({.size = 8, .world_size = 0}); },
               ThrowsMessage<UsageError>(HasSubstr("8 samples on 0 ranks")));
+  EXPECT_THAT([] { batch_size_per_rank({.size = 8, .accumulation = 0}); },
+              ThrowsMessage<UsageError>(HasSubstr("with 0 accumulation steps")));
   const std::int64_t huge = std::int64_t{1} << 62;
   EXPECT_THAT([=] { batch_size_per_rank({.size = huge, .world_size = huge, .accumulation = 8}); },
+              ThrowsMessage<UsageError>(HasSubstr("less than 2^31")));
+  EXPECT_THAT([=] { batch_size_per_rank({.size = huge, .world_size = 8, .accumulation = huge}); },
               ThrowsMessage<UsageError>(HasSubstr("less than 2^31")));
 }
 

@@ -110,6 +110,8 @@ TEST(RandomSamplers, GiveTheIndicesOfPython) {
 TEST(RandomSampler, NothingToDrawFromIsRefused) {
   EXPECT_THAT([] { RandomSampler(0); },
               ThrowsMessage<UsageError>(HasSubstr("0 samples from a data set of 0")));
+  EXPECT_THAT([] { RandomSampler(0, {.num_samples = 5}); },
+              ThrowsMessage<UsageError>(HasSubstr("5 samples from a data set of 0")));
   EXPECT_THAT([] { RandomSampler(5, {.num_samples = 0}); },
               ThrowsMessage<UsageError>(HasSubstr("0 samples from a data set of 5")));
 }

@@ -149,6 +149,11 @@ TEST(ResumedSampler, APositionThatIsNotInTheDataSetIsRefused) {
   DistributedSampler sampler(100, 2, 0);
   EXPECT_THAT([&] { sampler.resume({.consumed = 101}); },
               ThrowsMessage<UsageError>(HasSubstr("101 samples consumed, expected 0 to 100")));
+  EXPECT_THAT([&] { sampler.resume({.consumed = -1}); },
+              ThrowsMessage<UsageError>(HasSubstr("-1 samples consumed, expected 0 to 100")));
+  EXPECT_THAT(
+      [&] { (void)sampler.position_after(-1); },
+      ThrowsMessage<UsageError>(HasSubstr("-1 samples taken by each rank, expected 0 to 50")));
   EXPECT_THAT(
       [&] { (void)sampler.position_after(51); },
       ThrowsMessage<UsageError>(HasSubstr("51 samples taken by each rank, expected 0 to 50")));

@@ -102,5 +102,15 @@ TEST(LibTorchLoader, TakesTheBatchesOfABatchSampler) {
   EXPECT_EQ(batches_of(*loader).size(), 2);  // And again.
 }
 
+TEST(LibTorchLoader, FollowsSetEpochThroughABatchSampler) {
+  DistributedSampler sampler(40, 2, 1);
+  auto loader = torch::data::make_data_loader(Requests(), BatchSampler(sampler, {.batch_size = 8}),
+                                              torch::data::DataLoaderOptions(1).workers(0));
+  for (const std::int64_t epoch : {0, 1, 2}) {
+    sampler.set_epoch(epoch);
+    EXPECT_EQ(epoch_of(*loader), as_sizes(sampler.indices())) << "epoch " << epoch;
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::data
