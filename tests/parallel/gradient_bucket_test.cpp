@@ -157,7 +157,7 @@ TEST(GradientBucket, SendsASparseGradientItself) {
       at::tensor({1, 3}, at::kLong).view({1, 2}), at::full({2, 2}, 4.F), {5, 2});
   bucket.put(0, 2);
   EXPECT_TRUE(bucket.contents().is_same(parameters[0].tensor.grad()));
-  EXPECT_EQ(bucket.contents().to_dense().sum().item<float>(), 8);
+  EXPECT_TRUE(bucket.contents()._values().eq(2).all().item<bool>());
 }
 
 TEST(GradientBucket, NoticesThatAGradientWasExchanged) {
