@@ -12,6 +12,14 @@ namespace {
 
 using Seen = std::unordered_set<const void*>;
 
+// A module's own parameters, as they are. Nothing is derived from it: a derived class may name what
+// is protected.
+struct OwnParameters : torch::nn::Module {
+  static const auto& of(const torch::nn::Module& module) {
+    return module.*(&OwnParameters::parameters_);
+  }
+};
+
 bool makes_sparse_gradients(const torch::nn::Module& module) {
   if (const auto* embedding = module.as<torch::nn::EmbeddingImpl>()) {
     return embedding->options.sparse();
@@ -36,13 +44,20 @@ void each_module(const torch::nn::Module& module, const std::string& prefix, See
 }
 
 // What was expanded cannot be written: several elements are one.
-void require_own_memory(const at::Tensor& tensor, const std::string& name) {
+bool is_expanded(const at::Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
     if (tensor.size(i) > 1 && tensor.stride(i) == 0) {
-      throw UsageError(
-          "'" + name + "' of shape " + c10::str(tensor.sizes()) +
-          " is an expanded tensor, whose elements share memory; register a contiguous() one");
+      return true;
     }
+  }
+  return false;
+}
+
+void require_own_memory(const at::Tensor& tensor, const std::string& name) {
+  if (is_expanded(tensor)) {
+    throw UsageError(
+        "'" + name + "' of shape " + c10::str(tensor.sizes()) +
+        " is an expanded tensor, whose elements share memory; register a contiguous() one");
   }
 }
 
@@ -91,6 +106,18 @@ std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
   return found;
 }
 
+bool has_parameter_besides(const torch::nn::Module& module,
+                           const std::unordered_set<const void*>& known) {
+  bool found = false;
+  module.apply([&](const torch::nn::Module& owner) {
+    for (const auto& item : OwnParameters::of(owner)) {
+      const auto& tensor = item.value();
+      found = found || (tensor.requires_grad() && !known.contains(tensor.unsafeGetTensorImpl()));
+    }
+  });
+  return found;
+}
+
 std::vector<std::int64_t> strides_of_gradient(const at::Tensor& tensor) {
   if (tensor.is_non_overlapping_and_dense()) {
     return tensor.strides().vec();
@@ -130,7 +157,18 @@ NamedTensors named_buffers(const torch::nn::Module& module, const std::set<std::
 
 std::vector<at::Tensor> buffers(const torch::nn::Module& module,
                                 const std::set<std::string>& ignored) {
-  return tensors_of(named_buffers(module, ignored));
+  std::vector<at::Tensor> found;
+  Seen seen;
+  bool by_name = !ignored.empty();
+  module.apply([&](const torch::nn::Module& owner) {  // Names take most of the time of a walk.
+    for (const auto& buffer : owner.buffers(/*recurse=*/false)) {
+      by_name = by_name || is_expanded(buffer);
+      if (!by_name && seen.insert(buffer.unsafeGetTensorImpl()).second) {
+        found.push_back(buffer.variable_data());
+      }
+    }
+  });
+  return by_name ? tensors_of(named_buffers(module, ignored)) : found;
 }
 
 std::vector<at::Tensor> each_once(std::vector<at::Tensor> tensors) {

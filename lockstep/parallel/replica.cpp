@@ -141,6 +141,9 @@ void Replica::choose_devices(const DistributedDataParallelOptions& options) {
 }
 
 void Replica::require_known_parameters() const {
+  if (!has_parameter_besides(module_, known_)) {
+    return;
+  }
   for (const auto& item : module_.named_parameters()) {
     if (item.value().requires_grad() && !known_.contains(item.value().unsafeGetTensorImpl())) {
       reject("parameter '" + item.key() +
@@ -176,7 +179,7 @@ void Replica::before_forward() {
         check_.begin_step(stats_.steps + 1, reducer_->parameters());
       }
     }
-    if (buffers_are_due_ && forward_sync_buffers_) {
+    if (buffers_are_due_ && forward_sync_buffers_ && group_.size() > 1) {
       broadcast(buffers(module_, ignored_));
     }
   });

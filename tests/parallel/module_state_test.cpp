@@ -5,11 +5,15 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::parallel {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::ThrowsMessage;
 
 struct Net : torch::nn::Module {
   Net() {
@@ -57,6 +61,24 @@ TEST(ManagedParameters, KnowTheirOwnerAndSparseGradients) {
   EXPECT_EQ(parameters[3].owner, "torch::nn::EmbeddingImpl");
 }
 
+TEST(HasParameterBesides, LooksAtThoseThatRequireAGradientInAllModules) {
+  Net net;
+  std::unordered_set<const void*> known;
+  for (const auto& tensor : net.parameters()) {
+    known.insert(tensor.unsafeGetTensorImpl());
+  }
+  EXPECT_FALSE(has_parameter_besides(net, known));
+  for (const auto& tensor : {net.scale, net.first->bias, net.norm->weight}) {
+    auto others = known;
+    others.erase(tensor.unsafeGetTensorImpl());
+    EXPECT_TRUE(has_parameter_besides(net, others));
+    tensor.set_requires_grad(false);
+    EXPECT_FALSE(has_parameter_besides(net, others));
+  }
+  net.norm->register_parameter("late", torch::ones({1}));
+  EXPECT_TRUE(has_parameter_besides(net, known));
+}
+
 TEST(States, AreAllParametersThenAllBuffers) {
   Net net;
   net.scale.set_requires_grad(false);
@@ -65,6 +87,13 @@ TEST(States, AreAllParametersThenAllBuffers) {
   EXPECT_TRUE(all[0].is_alias_of(net.scale));
   EXPECT_TRUE(all[6].is_alias_of(net.norm->running_var));
   EXPECT_THAT(buffers(net, {}), SizeIs(3));
+  net.register_module("same_norm", net.norm.ptr());
+  EXPECT_THAT(buffers(net, {}), SizeIs(3));
+  net.register_buffer("late", torch::ones({1}));
+  EXPECT_THAT(buffers(net, {}), SizeIs(4));
+  net.register_buffer("expanded", torch::ones({1}).expand({5}));
+  EXPECT_THAT([&] { (void)buffers(net, {}); },
+              ThrowsMessage<UsageError>(HasSubstr("'expanded' of shape [5]")));
 }
 
 TEST(States, CanBeWrittenWithoutAutogradTakingNotice) {
