@@ -4,7 +4,6 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
@@ -16,11 +15,6 @@
 
 namespace lockstep::parallel {
 namespace {
-
-constexpr std::size_t kAlignment = 64;  // Of every tensor that LibTorch makes.
-
-// How many memories that others keep a bucket leaves behind before it stops giving views away.
-constexpr std::size_t kMostLeft = 2;
 
 // Elements to leave free at the beginning so that the largest gradient can be made in its place.
 std::int64_t elements_before(const std::vector<at::Tensor>& tensors) {
@@ -34,7 +28,8 @@ std::int64_t elements_before(const std::vector<at::Tensor>& tensors) {
     }
     offset += tensor.nbytes();
   }
-  const std::size_t bytes = (kAlignment - offset_of_largest % kAlignment) % kAlignment;
+  const std::size_t bytes =
+      (kTensorAlignment - offset_of_largest % kTensorAlignment) % kTensorAlignment;
   return static_cast<std::int64_t>(bytes / tensors.front().element_size());
 }
 
@@ -99,15 +94,6 @@ void GradientBucket::begin() {
 
 at::Tensor& GradientBucket::gradient(std::size_t i) const { return tensors_[i].mutable_grad(); }
 
-comm::Lender::Loan GradientBucket::lend(std::size_t i) const {
-  void* const data = places_[i].mutable_data_ptr();
-  const bool usable = mode_ == Mode::kViews &&
-                      reinterpret_cast<std::uintptr_t>(data) % kAlignment == 0 && !put_[i] &&
-                      !moved_ && !gradient(i).defined() && places_[i].use_count() == 1 &&
-                      flat_.storage().use_count() <= holders_ && !comm::is_lent(data);
-  return usable ? comm::Lender::Loan{data, flat_.storage()} : comm::Lender::Loan{};
-}
-
 bool GradientBucket::is_in_place(std::size_t i) const {
   const at::Tensor& grad = gradient(i);
   return shares_storage(grad, places_[i]) && is_same_view(grad, places_[i]);
@@ -118,84 +104,6 @@ bool GradientBucket::was_made_in_place(std::size_t i) const {
   const at::Tensor& grad = gradient(i);
   return grad.defined() && grad.layout() == at::kStrided && !grad.requires_grad() &&
          is_same_view(grad, places_[i]);
-}
-
-// A gradient that is in its place is to be added to, and all who hold it shall see that.
-bool GradientBucket::is_kept() const {
-  bool to_be_overwritten = false;
-  std::size_t holders = holders_;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    if (is_in_place(i)) {  // After zero_grad(false) as a tensor of its own.
-      holders += gradient(i).is_same(places_[i]) ? 0 : 1;
-      continue;
-    }
-    if (places_[i].use_count() > 1) {
-      return true;
-    }
-    to_be_overwritten = true;
-  }
-  return to_be_overwritten && flat_.storage().use_count() > holders;
-}
-
-GradientBucket::Move GradientBucket::leave_kept_memory() {
-  if (places_.empty() || !is_kept()) {
-    return {};
-  }
-  std::erase_if(left_, [](const auto& memory) { return memory.expired(); });
-  left_.push_back(flat_.storage().getWeakStorageImpl());
-  if (left_.size() > kMostLeft) {
-    mode_ = Mode::kSeparate;
-  }
-  return {.moved = true, .copied = move()};
-}
-
-bool GradientBucket::is_lent_elsewhere(std::size_t i) const {
-  return !places_.empty() && comm::is_lent(places_[i].const_data_ptr()) && !was_made_in_place(i);
-}
-
-bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) const {
-  if (places_.empty() || !comm::is_lent(places_[i].const_data_ptr()) || !was_made_in_place(i)) {
-    return false;
-  }
-  const at::Tensor& grad = gradient(i);
-  std::size_t expected = 1;
-  bool kept = grad.use_count() > 1;
-  if (made.defined() && made.has_storage() && !made.is_same(grad) && made.is_alias_of(grad)) {
-    ++expected;
-    kept = kept || made.use_count() > 1;
-    if (made.is_view()) {  // That of a linear layer is, of its transpose.
-      ++expected;
-      kept = kept || made._base().use_count() > 1;
-    }
-  }
-  return kept || grad.storage().use_count() > expected;
-}
-
-std::size_t GradientBucket::move_out() {
-  moved_ = true;
-  return move();
-}
-
-std::size_t GradientBucket::move() {
-  const auto old = std::move(places_);
-  try {
-    make_places(allocate_);
-  } catch (const IoError&) {  // There is no more of it: sums of other memory take longer.
-    make_places([](auto elements, auto options) { return at::empty({elements}, options); });
-  }
-  std::size_t copied = 0;
-  for (std::size_t i = 0; i < places_.size(); ++i) {
-    at::Tensor& grad = gradient(i);
-    const bool is_there = shares_storage(grad, old[i]) && is_same_view(grad, old[i]);
-    if (put_[i] || is_there) {
-      places_[i].copy_(old[i]);
-      copied += places_[i].nbytes();
-    }
-    if (is_there) {
-      grad = places_[i];
-    }
-  }
-  return copied;
 }
 
 void GradientBucket::require_alike(std::size_t i) const {

@@ -19,6 +19,10 @@ namespace lockstep::parallel {
 // A flat tensor of so many elements, from wherever the transport likes it best.
 using AllocateFlat = std::function<at::Tensor(std::int64_t elements, at::TensorOptions options)>;
 
+inline constexpr std::size_t kTensorAlignment = 64;  // Of every tensor that LibTorch makes.
+
+// How it puts and gives gradients is in gradient_bucket.cpp; who has its memory in
+// bucket_memory.cpp.
 class GradientBucket {
  public:
   // What becomes of `.grad` between backwards.

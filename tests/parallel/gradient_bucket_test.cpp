@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
@@ -201,64 +200,6 @@ TEST_F(GradientBucketInSum, DividesAllWhereOneIsDividedInPlace) {
   EXPECT_TRUE(bucket_.contents().eq(0.25).all().item<bool>());
   put_all(false);
   EXPECT_EQ(bucket_.factor(4), 0.25);
-}
-
-TEST_F(GradientBucketInSum, LendsThePlaceOfItsLargestGradientWhileThatIsUndefined) {
-  EXPECT_EQ(bucket_.lend(0).data, nullptr);  // Not aligned: the other one is.
-  const void* const place = bucket_.contents().narrow(0, 4, 6).const_data_ptr();
-  EXPECT_EQ(bucket_.lend(1).data, place);
-  parameters_[0].tensor.mutable_grad() = at::ones({2, 3});
-  EXPECT_EQ(bucket_.lend(1).data, nullptr);
-}
-
-TEST_F(GradientBucketInSum, DoesNotLendWhatIsInUse) {
-  const auto lends = [&] { return bucket_.lend(1).data != nullptr; };
-  bucket_.put(1, 2);  // An undefined gradient stays undefined.
-  EXPECT_FALSE(lends());
-  bucket_.begin();
-  EXPECT_TRUE(lends());
-  auto& grad = parameters_[0].tensor.mutable_grad();
-  grad = at::ones({2, 3});
-  bucket_.put(1, 2);
-  bucket_.begin();
-  auto last_step = grad;
-  grad = at::Tensor();
-  EXPECT_FALSE(lends());
-  last_step = last_step.view({6});
-  EXPECT_FALSE(lends());
-  last_step = at::Tensor();
-  EXPECT_TRUE(lends());
-  bucket_.move_out();
-  EXPECT_FALSE(lends());
-  bucket_.begin();
-  EXPECT_TRUE(lends());
-}
-
-TEST_F(GradientBucketInSum, MovesToOtherMemoryWhereThereIsNoMoreOfItsOwn) {
-  int allocated = 0;
-  GradientBucket bucket(
-      kBoth, parameters_, Mode::kViews,
-      [&](std::int64_t elements, at::TensorOptions options) {
-        return allocated++ == 0 ? ordinary(elements, options) : throw IoError("full");
-      },
-      GradientBucket::Division::kInSum);
-  bucket.put(0, 4);
-  bucket.put(1, 4);
-  const auto before = bucket.contents().fill_(3);
-  EXPECT_EQ(bucket.move_out(), 40);
-  EXPECT_TRUE(bucket.contents().equal(before));
-  EXPECT_FALSE(bucket.contents().is_alias_of(before));
-}
-
-TEST_F(GradientBucketInSum, MovesOutWithWhatWasPut) {
-  put_all(false);
-  const auto before = bucket_.contents();
-  bucket_.move_out();
-  EXPECT_FALSE(bucket_.contents().is_alias_of(before));
-  EXPECT_TRUE(bucket_.contents().equal(before));
-  for (const auto& parameter : parameters_) {
-    EXPECT_TRUE(parameter.tensor.grad().is_alias_of(bucket_.contents()));
-  }
 }
 
 }  // namespace
