@@ -13,10 +13,15 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <thread>
+
+#include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/spawn.h"
 
 namespace lockstep::comm {
 namespace {
@@ -247,7 +252,29 @@ TEST_F(LentMemoryBesideAnother, IsTurnedOffByTheEnvironment) {
         prepare_lending({{"LOCKSTEP_ALLOCATE_IN_BUCKETS", "0"}});
         const bool off = c10::GetCPUAllocator() == before && !can_lend();
         prepare_lending({{"LOCKSTEP_ALLOCATE_IN_BUCKETS", "1"}});
-        end(off && can_lend());
+        const bool on = can_lend();
+        prepare_lending({{"LOCKSTEP_ALLOCATE_IN_BUCKETS", "0"}});
+        end(off && on && !can_lend());
+      },
+      ::testing::ExitedWithCode(0), "good");
+}
+
+// Throws unless a group over this backend installs the allocator as expected.
+void require_installed(const char* backend, bool expected) {
+  const auto* const before = c10::GetCPUAllocator();
+  const Group world = init_process_group({.backend = backend, .timeout = std::chrono::seconds(60)});
+  if ((c10::GetCPUAllocator() != before) != expected) {
+    throw std::runtime_error(std::string(backend) + ": the allocator is another than expected");
+  }
+}
+
+TEST_F(LentMemoryBesideAnother, IsInstalledByAGroupThatSumsInMemoryOfItsOwn) {
+  EXPECT_EXIT(
+      {
+        spawn(2, [](int) { require_installed("shm", true); });
+        spawn(2, [](int) { require_installed("gloo", false); });
+        spawn(1, [](int) { require_installed("shm", false); });
+        end(true);
       },
       ::testing::ExitedWithCode(0), "good");
 }

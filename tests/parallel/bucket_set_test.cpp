@@ -40,6 +40,7 @@ TEST(BucketSet, NotWhereTheBackendCannotMultiply) {
   run_ranks(
       2,
       [](Group& world) {
+        comm::prepare_lending({});  // As another group of the process does.
         Trial trial(world);
         for (int step = 0; step < 3; ++step) {
           trial.step(step);
@@ -212,6 +213,20 @@ TEST(BucketSet, AFailedBackwardLeavesNothingBehind) {
     std::iota(all.begin(), all.end(), 0);
     Trial again(world.new_group(all));
     again.steps(0, 3);
+  });
+}
+
+TEST(BucketSet, AModuleThatEndsAfterAFailedBackwardTakesItsLenderAlong) {
+  on_ranks([](Group& world) {
+    auto trial = std::make_unique<Trial>(world);
+    trial->steps(0, 3);
+    trial->wrapped().weights[1].register_hook(
+        [](const at::Tensor&) { throw std::runtime_error("of the user's"); });
+    trial->wrapped().zero_grad();
+    EXPECT_THROW(trial->add(3), std::runtime_error);
+    EXPECT_NE(comm::lender(), nullptr);  // Until a tensor is made, which would end it too.
+    trial.reset();
+    EXPECT_EQ(comm::lender(), nullptr);
   });
 }
 

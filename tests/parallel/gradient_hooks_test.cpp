@@ -117,6 +117,7 @@ TEST(GradientHooks, FollowAParameterOrNameIt) {
   int calls = 0;
   GradientHooks hooks(parameters, [&](std::size_t, const at::Tensor&) { ++calls; });
   auto& tensor = parameters[1].tensor;
+  const auto earlier = tensor.sum();  // Its graph has the accumulator of now.
   tensor.set_data(at::ones({2}));
   EXPECT_EQ(hooks.follow(), "");
   tensor.set_data(at::ones({2}, at::kDouble));
@@ -129,6 +130,8 @@ TEST(GradientHooks, FollowAParameterOrNameIt) {
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(hooks.follow(), "");
   tensor.sum().backward();
+  EXPECT_EQ(calls, 2);
+  earlier.backward();
   EXPECT_EQ(calls, 2);
 }
 

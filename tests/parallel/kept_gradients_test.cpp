@@ -46,22 +46,26 @@ TEST(KeptGradients, WhatAHookKeepsStaysTheLocalGradient) {
         for (std::size_t i = 0; i < kept.size(); ++i) {
           EXPECT_TRUE(kept[i].view({kWidth, kWidth}).equal(local[3 - i])) << step << " " << i;
         }
+        if (step > 7 && !keep) {  // Nothing is lent in the 4 steps after one that was kept.
+          EXPECT_EQ(trial.copied(), (step < 12 ? 4 : 1) * kWeightBytes) << step;
+        }
       }
       EXPECT_EQ(trial.moved(), 2);
     });
   }
 }
 
-// As the engine handed it over, in a hook that was there before the module was wrapped.
-TEST(KeptGradients, WhatAnAccumulatorsHookKeepsStaysTheLocalGradient) {
-  on_ranks([](Group& world) {
+// As the engine handed it over or as `.grad`, in a hook that was there before the module was
+// wrapped.
+void keep_in_accumulators_hook(bool grad) {
+  on_ranks([grad](Group& world) {
     at::Tensor kept;
     decltype(torch::autograd::impl::grad_accumulator(kept)) accumulator;  // A tensor's is weak.
     Trial trial(world, {}, [&](Layers& net) {
       accumulator = torch::autograd::impl::grad_accumulator(net.weights[1]);
       accumulator->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-          [&](const auto& outputs, const auto& inputs) {
-            kept = inputs.front();
+          [&, grad](const auto& outputs, const auto& inputs) {
+            kept = grad ? net.weights[1].grad() : inputs.front();
             return outputs;
           }));
     });
@@ -71,6 +75,11 @@ TEST(KeptGradients, WhatAnAccumulatorsHookKeepsStaysTheLocalGradient) {
       EXPECT_TRUE(kept.equal(trial.local_gradients(world.rank(), step)[1])) << step;
     }
   });
+}
+
+TEST(KeptGradients, WhatAnAccumulatorsHookKeepsStaysTheLocalGradient) {
+  keep_in_accumulators_hook(/*grad=*/false);
+  keep_in_accumulators_hook(/*grad=*/true);
 }
 
 TEST(KeptGradients, GradientsOfTheStepBeforeCanBeReadInHooks) {

@@ -166,6 +166,11 @@ TEST(OddUses, ASecondBackwardThroughTheSameOutputsIsAnError) {
     output.sum().backward({}, /*retain_graph=*/true);
     EXPECT_THAT([&] { output.square().sum().backward(); },
                 ThrowsMessage<UsageError>(HasSubstr("forward that step 1 ")));
+    // The program may go on, with a step and with a backward of none.
+    net->zero_grad();
+    ddp(input_of(world.rank())).sum().backward();
+    EXPECT_TRUE(same_on_all_ranks(world, net->weight.grad()));
+    net->forward(input_of(0)).sum().backward();
   });
 }
 
