@@ -111,15 +111,21 @@ TEST(Channel, CloseLetsTheLastWordArrive) {
   // Over TCP: there a socket that is closed with unread bytes destroys what it has sent.
   const Listener listener = listen_on({"127.0.0.1", 0});
   UniqueFd there = connect_to({"127.0.0.1", listener.port}, Deadline::in(std::chrono::seconds(5)));
-  Channel a(accept_on(listener).fd);
-  std::atomic<int> told{-2};
-  std::thread peer([&] { told = chatter(std::move(there)); });
-  // More than the socket takes at once, so that the last word waits here.
-  for (int i = 0; i < 100; ++i) {
+  UniqueFd here = accept_on(listener).fd;
+  const int small = 4096;
+  ::setsockopt(here.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  Channel a(std::move(here));
+  // More than the sockets take while nobody reads, so that the last word waits here.
+  for (int i = 0; i < 1000; ++i) {
     a.send(End{1, std::string(16000, 'x')});
   }
   a.send(End{7, ""});
-  a.close(Deadline::in(std::chrono::seconds(60)));
+  ASSERT_TRUE(a.pending());
+  std::atomic<int> told{-2};
+  std::thread peer([&] { told = chatter(std::move(there)); });
+  const Deadline deadline = Deadline::in(std::chrono::seconds(60));
+  a.close(deadline);
+  EXPECT_FALSE(deadline.passed()) << "the other side learns that nothing more comes";
   peer.join();
   EXPECT_EQ(told, 7);
 }

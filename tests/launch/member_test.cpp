@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "job.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::launch {
 namespace {
@@ -21,15 +22,21 @@ class MemberTest : public ::testing::Test {
     context_.options.nodes.join_timeout = std::chrono::seconds(5);
   }
 
+  // What the leader hears next.
+  static Message hear(Channel& leader) {
+    const Deadline deadline = Deadline::in(std::chrono::seconds(20));
+    std::vector<Message> received;
+    while (received.empty() && !deadline.passed()) {
+      received = leader.receive();
+    }
+    return received.at(0);
+  }
+
   // Connects the member and returns the leader's end, past the introduction.
   Channel lead(Member& member) {
     member.on_time();
     Channel leader(UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)));
-    std::vector<Message> received;
-    while (received.empty()) {
-      received = leader.receive();
-    }
-    EXPECT_EQ(std::get<Join>(received[0]).node_rank, 1);
+    EXPECT_EQ(std::get<Join>(hear(leader)).node_rank, 1);
     return leader;
   }
 
@@ -41,7 +48,9 @@ class MemberTest : public ::testing::Test {
       loop_.run_once(Deadline::in(std::chrono::milliseconds(5)));
       member.on_time();
     }
-    EXPECT_FALSE(deadline.passed()) << "it did not try again";
+    if (deadline.passed()) {
+      throw PeerError("it did not try again");
+    }
     return Channel(UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)));
   }
 
@@ -76,11 +85,7 @@ TEST_F(MemberTest, ObeysAndReports) {
   leader.send(start());
   EXPECT_TRUE(std::holds_alternative<Start>(commands(member).at(0)));
   member.report(Done{0});
-  std::vector<Message> received;
-  while (received.empty()) {
-    received = leader.receive();
-  }
-  EXPECT_TRUE(std::holds_alternative<Done>(received[0]));
+  EXPECT_TRUE(std::holds_alternative<Done>(hear(leader)));
   leader.send(End{3, "text"});
   EXPECT_EQ(std::get<End>(commands(member).at(0)).exit_code, 3);
 }
@@ -141,11 +146,7 @@ TEST_F(MemberTest, WhyItCannotGoOnIsToldToTheLeader) {
   Member member(context_, loop_);
   Channel leader = lead(member);
   member.give_up("out of luck");
-  std::vector<Message> received;
-  while (received.empty()) {
-    received = leader.receive();
-  }
-  EXPECT_EQ(std::get<Unable>(received[0]).why, "out of luck");
+  EXPECT_EQ(std::get<Unable>(hear(leader)).why, "out of luck");
 }
 
 TEST_F(MemberTest, ARefusalIsPassedOn) {
