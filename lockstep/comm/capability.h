@@ -12,6 +12,12 @@ enum class Capability {
   kAverages,
   // PREMUL_SUM of float32 and float64.
   kPremultiplies,
+  // PREMUL_SUM of every floating-point type on a GPU; it may fuse the product with the sum.
+  kPremultipliesOnGpu,
+  // Its collectives run on the GPU alone: they can be recorded as a part of a CUDA graph.
+  kRecordable,
+  // Several ranks may use one GPU.
+  kSharesGpus,
   // getSequenceNumberForGroup() counts its collectives, and its errors have that number.
   kNumbers,
   // It speaks over network interfaces that can be chosen.

@@ -41,10 +41,14 @@ const Group::State& open(const std::shared_ptr<Group::State>& state) {
   return *state;
 }
 
-bool names(const std::vector<std::pair<c10::DeviceType, std::string>>& backends,
-           c10::DeviceType device) {
-  return std::any_of(backends.begin(), backends.end(),
-                     [device](const auto& backend) { return backend.first == device; });
+// The backend of a job's GPUs; none if it has none for them.
+std::optional<std::string> gpu_backend(const comm::Job& job) {
+  for (const auto& [device, name] : job.registry.parse(job.backends)) {
+    if (device == at::kCUDA) {
+      return name;
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -211,15 +215,12 @@ int Group::node_rank() const {
 at::Device Group::device() const {
   const auto gpus = static_cast<int>(at::getNumGPUs());
   const auto& job = *state_->job;
-  using Backends = decltype(job.registry.parse(""));
-  const auto backends = is_distributed() ? job.registry.parse(job.backends) : Backends();
-  if (gpus == 0 || (is_distributed() && !names(backends, at::kCUDA))) {
+  const auto backend = is_distributed() ? gpu_backend(job) : std::nullopt;
+  if (gpus == 0 || (is_distributed() && !backend)) {
     return at::kCPU;
   }
   const int local = local_rank();
-  // Over shared memory ranks may share a GPU; NCCL refuses it.
-  if (std::find(backends.begin(), backends.end(), std::pair(at::kCUDA, std::string("shm"))) !=
-      backends.end()) {
+  if (backend && job.registry.capabilities(*backend).contains(Capability::kSharesGpus)) {
     return {at::kCUDA, static_cast<c10::DeviceIndex>(local % gpus)};
   }
   if (local >= gpus) {
@@ -246,11 +247,6 @@ std::string Group::description() const {
   const auto& job = *state_->job;
   std::string text = state_->who() + ", found by: " + job.member.found_by;
   text += job.backends.empty() ? ", no process group" : ", backend " + job.backends;
-  const auto cpu = state_->backends.find(at::kCPU);
-  if (is_distributed() && cpu != state_->backends.end() &&
-      cpu->second->getBackendName() != job.backends) {
-    text += " (" + cpu->second->getBackendName() + " on the CPU)";
-  }
   if (can(Capability::kChoosesInterfaces) && !job.interfaces.empty()) {
     text += " over " + join(job.interfaces, ",");
   }

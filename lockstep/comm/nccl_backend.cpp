@@ -16,7 +16,8 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
 }  // namespace
 
 void register_nccl(BackendRegistry& registry) {
-  registry.add("nccl", {c10::kCUDA}, make_nccl, {Capability::kAverages});
+  registry.add("nccl", {c10::kCUDA}, make_nccl,
+               {Capability::kAverages, Capability::kPremultipliesOnGpu, Capability::kRecordable});
 }
 
 }  // namespace lockstep

@@ -38,14 +38,14 @@ at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions opti
 bool Communication::multiplies(const at::Tensor& like) const {
   if (like.is_cuda()) {
     return std::has_single_bit(static_cast<unsigned>(ranks())) && like.is_floating_point() &&
-           group_.backend(at::kCUDA)->getBackendName() == "nccl";
+           group_.can(Capability::kPremultipliesOnGpu, at::kCUDA);
   }
   return like.is_cpu() && (like.scalar_type() == at::kFloat || like.scalar_type() == at::kDouble) &&
          group_.can(Capability::kPremultiplies);
 }
 
 bool Communication::is_recordable(const at::Tensor& like) const {
-  return like.is_cuda() && group_.backend(at::kCUDA)->getBackendName() == "nccl";
+  return like.is_cuda() && group_.can(Capability::kRecordable, at::kCUDA);
 }
 
 // After what the current stream was given.

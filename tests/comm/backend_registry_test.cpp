@@ -55,6 +55,14 @@ TEST(BackendRegistry, ANameThatWasNotBuiltInSaysWhatItNeeds) {
               ThrowsMessage<UsageError>(HasSubstr("built with CUDA")));
 }
 
+TEST(BackendRegistry, RanksMayShareAGpuOverSharedMemoryAlone) {
+  const auto registry = BackendRegistry::built_in();
+  EXPECT_TRUE(registry.capabilities("shm").contains(Capability::kSharesGpus));
+  EXPECT_FALSE(registry.capabilities("gloo").contains(Capability::kSharesGpus));
+  EXPECT_FALSE(registry.capabilities("shm").contains(Capability::kRecordable));
+  EXPECT_FALSE(registry.capabilities("shm").contains(Capability::kPremultipliesOnGpu));
+}
+
 TEST(BackendRegistry, ABackendJoinsWithoutTouchingItsCallers) {
   auto registry = BackendRegistry::built_in();
   registry.add("mine", {c10::kCPU},

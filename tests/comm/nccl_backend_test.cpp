@@ -14,6 +14,9 @@ TEST(Nccl, IsTheDefaultForCudaTensorsBesideSharedMemory) {
     EXPECT_THAT(world.description(), ::testing::HasSubstr("cpu:lockstep,cuda:nccl"));
     EXPECT_EQ(world.backend(at::kCUDA)->getBackendName(), "nccl");
     EXPECT_EQ(world.backend(at::kCPU)->getBackendName(), "lockstep");
+    EXPECT_TRUE(world.can(Capability::kRecordable, at::kCUDA));
+    EXPECT_TRUE(world.can(Capability::kPremultipliesOnGpu, at::kCUDA));
+    EXPECT_FALSE(world.can(Capability::kSharesGpus, at::kCUDA));
     EXPECT_EQ(world.device(), at::Device(at::kCUDA, 0));
     EXPECT_FALSE(world.gpu_ids().empty());
   });
