@@ -4,6 +4,9 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
 
 namespace lockstep {
@@ -41,6 +44,29 @@ TEST(Alone, EveryCollectiveIsACopy) {
   world.barrier();
   EXPECT_EQ(world.broadcast_bytes("x"), "x");
   EXPECT_THAT(world.all_gather_bytes("y"), ::testing::ElementsAre("y"));
+}
+
+TEST(Alone, ResultsInOnePlaceAreRefusedAsInAGroup) {
+  auto world = init_process_group();
+  const auto one_place = at::zeros({1}).expand({3});
+  const auto input = at::zeros({4});
+  const auto here = input.narrow(0, 0, 3);
+  const auto there = input.narrow(0, 1, 3);
+  EXPECT_THROW((void)world.all_reduce(one_place), UsageError);
+  EXPECT_THROW((void)world.reduce(one_place), UsageError);
+  EXPECT_THROW((void)world.all_gather({here}, there), UsageError);
+  EXPECT_THROW((void)world.gather({here}, there), UsageError);
+  EXPECT_THROW((void)world.scatter(here, {there}), UsageError);
+  EXPECT_THROW((void)world.reduce_scatter(here, {there}), UsageError);
+  EXPECT_THROW((void)world.all_to_all({here}, {there}), UsageError);
+  const auto backend = world.backend();
+  std::vector<at::Tensor> same{one_place};
+  EXPECT_THROW(backend->allreduce(same, {}), UsageError);
+  EXPECT_THROW(backend->allreduce_coalesced(same, {}), UsageError);
+  EXPECT_THROW(backend->reduce(same, {}), UsageError);
+  std::vector<at::Tensor> outputs{here};
+  std::vector<at::Tensor> inputs{there};
+  EXPECT_THROW(backend->alltoall(outputs, inputs, {}), UsageError);
 }
 
 TEST(Alone, ServesC10dUsersToo) {

@@ -1,0 +1,196 @@
+// Every collective of every backend of ours refuses results that lie in one place, or where another
+// rank's input is still to be read, before it costs the group anything.
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "tests/comm/shm_ranks.h"
+
+namespace lockstep::comm {
+namespace {
+
+using lockstep::testing::Tensors;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+using TensorLists = std::vector<Tensors>;
+
+class RefusedOverlap : public ::testing::TestWithParam<const char*> {
+ protected:
+  // `calls` are refused on both ranks; the group is as good as before.
+  static void refused(const std::function<std::vector<std::function<void()>>(c10d::Backend& backend,
+                                                                             int rank)>& calls) {
+    lockstep::testing::run_ranks(
+        2,
+        [&](Group& world) {
+          int number = 0;
+          for (const auto& call : calls(*world.backend(), world.rank())) {
+            EXPECT_THAT(call, ThrowsMessage<UsageError>(HasSubstr("on rank"))) << "call " << number;
+            ++number;
+          }
+          const auto sum = at::full({2}, 1.0F);
+          world.all_reduce(sum).wait();
+          EXPECT_EQ(sum[0].item<float>(), 2);
+        },
+        GetParam());
+  }
+  static Tensors one_place() { return {at::zeros({1}).expand({4})}; }
+  template <class Options>
+  static Options with_root(int rank) {
+    Options options;
+    options.rootRank = rank;
+    return options;
+  }
+};
+
+std::vector<const char*> own_backends() {
+  auto names = lockstep::testing::backends();
+  std::erase(names, std::string("gloo"));  // LibTorch's; Group checks for it.
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(OfBackend, RefusedOverlap, ::testing::ValuesIn(own_backends()),
+                         [](const auto& tested) { return tested.param; });
+
+TEST_P(RefusedOverlap, AllReduce) {
+  refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
+    return {[&] {
+              Tensors tensors = one_place();
+              backend.allreduce(tensors, {});
+            },
+            [&] {
+              Tensors tensors(2, at::zeros({4}));
+              backend.allreduce_coalesced(tensors, {});
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, ReduceAtTheRoot) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&backend, rank] {
+      Tensors tensors = one_place();
+      backend.reduce(tensors, with_root<c10d::ReduceOptions>(rank));
+    }};
+  });
+}
+
+TEST_P(RefusedOverlap, BroadcastToThisRank) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&backend, rank] {
+      Tensors tensors = one_place();
+      backend.broadcast(tensors, with_root<c10d::BroadcastOptions>(1 - rank));
+    }};
+  });
+}
+
+TEST_P(RefusedOverlap, AllGather) {
+  refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
+    return {[&] {
+              TensorLists outputs{Tensors(2, at::zeros({4}))};
+              Tensors inputs{at::zeros({4})};
+              backend.allgather(outputs, inputs, {});
+            },
+            [&] {
+              TensorLists outputs(2, Tensors{at::zeros({4})});
+              Tensors inputs{at::zeros({4})};
+              backend.allgather_coalesced(outputs, inputs, {});
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, AllGatherIntoTensor) {
+  refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
+    return {[&] {
+              at::Tensor output = at::zeros({8});
+              at::Tensor input = output.narrow(0, 2, 4);  // A part of each rank's.
+              backend._allgather_base(output, input, {});
+            },
+            [&] {
+              Tensors outputs(2, at::zeros({8}));
+              Tensors inputs(2, at::zeros({4}));
+              backend.allgather_into_tensor_coalesced(outputs, inputs, {});
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, GatherAtTheRoot) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&backend, rank] {
+              TensorLists outputs{Tensors(2, at::zeros({4}))};
+              Tensors inputs{at::zeros({4})};
+              backend.gather(outputs, inputs, with_root<c10d::GatherOptions>(rank));
+            },
+            [&backend, rank] {
+              const auto all = at::zeros({8});
+              TensorLists outputs{{all.narrow(0, 0, 4), all.narrow(0, 4, 4)}};
+              Tensors inputs{outputs[0][static_cast<std::size_t>(1 - rank)]};
+              backend.gather(outputs, inputs, with_root<c10d::GatherOptions>(rank));
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, Scatter) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&backend, rank] {
+              Tensors outputs = one_place();
+              TensorLists inputs;
+              backend.scatter(outputs, inputs, with_root<c10d::ScatterOptions>(1 - rank));
+            },
+            [&backend, rank] {
+              TensorLists inputs{{at::zeros({4}), at::zeros({4})}};
+              Tensors outputs{inputs[0][static_cast<std::size_t>(1 - rank)]};
+              backend.scatter(outputs, inputs, with_root<c10d::ScatterOptions>(rank));
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, ReduceScatter) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&backend, rank] {
+              TensorLists inputs{{at::zeros({4}), at::zeros({4})}};
+              Tensors outputs{inputs[0][static_cast<std::size_t>(1 - rank)]};
+              backend.reduce_scatter(outputs, inputs, {});
+            },
+            [&backend, rank] {
+              at::Tensor input = at::zeros({8});
+              at::Tensor output = input.narrow(0, 4 * (1 - rank), 4);
+              backend._reduce_scatter_base(output, input, {});
+            },
+            [&backend] {
+              Tensors outputs(2, at::zeros({4}));
+              Tensors inputs(2, at::zeros({8}));
+              backend.reduce_scatter_tensor_coalesced(outputs, inputs, {});
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, AllToAll) {
+  refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
+    return {[&] {
+              Tensors outputs(2, at::zeros({4}));
+              Tensors inputs(2, at::zeros({4}));
+              backend.alltoall(outputs, inputs, {});
+            },
+            [&] {
+              at::Tensor both = at::zeros({8});
+              std::vector<std::int64_t> none;
+              backend.alltoall_base(both, both, none, none, {});
+            }};
+  });
+}
+
+TEST_P(RefusedOverlap, Receive) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&backend, rank] {
+              Tensors tensors = one_place();
+              backend.recv(tensors, 1 - rank, 0);
+            },
+            [&backend] {
+              Tensors tensors = one_place();
+              backend.recvAnysource(tensors, 0);
+            }};
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::comm
