@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -38,11 +39,12 @@ def tool_for(mode, command):
 
 
 def fingerprint(mode, command, tool_version):
-    """Of all that decides the verdict; comments too, since some of them silence clang-tidy."""
+    """Of what decides the verdict; comments too, since some of them silence clang-tidy."""
     text = run([*compiler(command), "-E", "-C", "-w", command["file"]], command["directory"])
     if text.returncode != 0:
         return None  # The tool will say why.
-    parts = [mode, tool_version, *tool_for(mode, command), pathlib.Path(".clang-tidy").read_text(), text.stdout]
+    parts = [mode, tool_version, *tool_for(mode, command), *compiler(command), text.stdout]
+    parts += [pathlib.Path(name).read_text() for name in (".clang-tidy", command["file"])]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -65,6 +67,8 @@ def main():
     if not commands:
         sys.exit(f"lint_files.py: no file of {database} matches {pattern}")
     CLEAN.mkdir(parents=True, exist_ok=True)
+    if not shutil.which(tool_for(mode, commands[0])[0]):
+        sys.exit(f"lint_files.py: no {tool_for(mode, commands[0])[0]}; run scripts/setup.sh check")
     version = run([tool_for(mode, commands[0])[0], "--version"], ".").stdout
     counts = {"clean": 0, "known": 0, "faulty": 0}
     start = time.monotonic()

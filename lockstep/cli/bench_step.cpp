@@ -63,6 +63,13 @@ int batch_size_of(const std::string& model, const StepOptions& options) {
   return options.device == "cuda" && model == "mlp" ? 128 : 32;
 }
 
+// What is computed in: autocast is for ResNets on a GPU.
+std::string precision_of(const std::string& model, const StepOptions& options) {
+  const bool autocast = options.device == "cuda" && model.starts_with("resnet");
+  return options.device == "cuda" && (autocast || options.precision == "tf32") ? options.precision
+                                                                               : "fp32";
+}
+
 void require_possible(const StepOptions& options) {
   const int ranks = *std::ranges::max_element(options.ranks);
   if (options.device == "cuda" && ranks > 1) {
@@ -130,7 +137,7 @@ StepRow measured_row(const std::string& model, int ranks, const StepOptions& opt
               .device = options.device,
               .ranks = ranks,
               .batch_size = batch_size_of(model, options),
-              .precision = options.device == "cuda" ? options.precision : "fp32",
+              .precision = precision_of(model, options),
               .cuda_graph = options.cuda_graph,
               .reduce_alone = options.reduce_alone};
   StepSides sides({.model = model,
@@ -216,7 +223,7 @@ void add_step(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--precision", options->precision,
-                   "of ResNets on a GPU: bf16 (autocast), tf32 or fp32")
+                   "on a GPU: bf16 (autocast, of ResNets; others in fp32), tf32 or fp32")
       ->check(CLI::IsMember({"bf16", "tf32", "fp32"}))
       ->capture_default_str();
   command->add_flag("--cuda-graph", options->cuda_graph,

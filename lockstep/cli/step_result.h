@@ -40,7 +40,7 @@ struct StepRow {
   std::string device;
   int ranks = 0;
   int batch_size = 0;         // Of a rank.
-  std::string precision;      // Of ResNets on a GPU.
+  std::string precision;      // What it computes in.
   bool cuda_graph = false;    // Our sides replay a recorded step.
   bool reduce_alone = false;  // Ours sums its gradients with one rank, too.
   std::array<StepMeasured, kStepSides> measured;

@@ -19,7 +19,7 @@ namespace {
 constexpr const char* kStep = "step";
 constexpr const char* kAverage = "exp_avg";
 constexpr const char* kSquares = "exp_avg_sq";
-constexpr const char* kMostSquares = "max_exp_avg_sq";
+constexpr const char* kMaxSquares = "max_exp_avg_sq";
 
 std::pair<double, double> betas_option(const OptionValues& values) {
   const auto found = values.find("betas");
@@ -31,28 +31,47 @@ std::pair<double, double> betas_option(const OptionValues& values) {
   return {(*betas)[0], (*betas)[1]};
 }
 
+std::vector<ParamGroup<AdamOptions>> as_adam(const std::vector<ParamGroup<AdamWOptions>>& groups) {
+  std::vector<ParamGroup<AdamOptions>> result;
+  for (const auto& [params, options] : groups) {
+    result.push_back({params,
+                      {.lr = options.lr,
+                       .betas = options.betas,
+                       .eps = options.eps,
+                       .weight_decay = options.weight_decay,
+                       .amsgrad = options.amsgrad,
+                       .maximize = options.maximize,
+                       .fused = options.fused}});
+  }
+  return result;
+}
+
 }  // namespace
 
 Adam::Adam(std::vector<at::Tensor> params, const AdamOptions& options)
     : Adam(std::vector<ParamGroup<AdamOptions>>{{std::move(params), options}}) {}
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): as the other constructors take them.
-Adam::Adam(std::vector<ParamGroup<AdamOptions>> groups) : Adam("Adam", groups, false) {}
+Adam::Adam(const std::vector<ParamGroup<AdamOptions>>& groups) : Adam("Adam", groups, false) {}
 
 Adam::Adam(const char* name, const std::vector<ParamGroup<AdamOptions>>& groups, bool decoupled)
     : Optimizer(name, params_of(groups)),
       options_(options_of_groups(groups)),
       decoupled_(decoupled) {
-  for (const auto& options : options_) {
-    require_sensible(options);
+  for (std::size_t group = 0; group < this->groups(); ++group) {
+    require_sensible(options_[group]);
+    for (const auto& param : params(group)) {
+      if (param.is_complex()) {
+        fail("a parameter of group " + std::to_string(group) + " is complex, expected real ones");
+      }
+    }
   }
 }
 
-AdamW::AdamW(std::vector<at::Tensor> params, const AdamOptions& options)
-    : Adam("AdamW", {{std::move(params), options}}, true) {}
+AdamW::AdamW(std::vector<at::Tensor> params, const AdamWOptions& options)
+    : AdamW(std::vector<ParamGroup<AdamWOptions>>{{std::move(params), options}}) {}
 
-// NOLINTNEXTLINE(performance-unnecessary-value-param): as the other constructors take them.
-AdamW::AdamW(std::vector<ParamGroup<AdamOptions>> groups) : Adam("AdamW", groups, true) {}
+AdamW::AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups)
+    : Adam("AdamW", as_adam(groups), true) {}
 
 void Adam::require_sensible(const AdamOptions& options) const {
   const auto require = [this](bool holds, const char* name, double value, const char* expected) {
@@ -76,7 +95,7 @@ void Adam::make_state(std::size_t index, const at::Tensor& param, bool amsgrad, 
     tensors[kAverage] = at::zeros_like(param);
     tensors[kSquares] = at::zeros_like(param);
     if (amsgrad) {
-      tensors[kMostSquares] = at::zeros_like(param);
+      tensors[kMaxSquares] = at::zeros_like(param);
     }
   }
 }
@@ -94,6 +113,7 @@ void Adam::step() {
 
 // The operations of Python's default on the CPU, in its order: the bits depend on it.
 void Adam::step_one_by_one(std::size_t group) {
+  require_not_recorded();
   const auto& options = options_[group];
   const auto [beta1, beta2] = options.betas;
   const auto found = with_gradient(group);
@@ -118,44 +138,50 @@ void Adam::step_one_by_one(std::size_t group) {
     // pow() and not sqrt(), whose last bit may differ: Python writes ** 0.5.
     const double correction = std::pow(1 - std::pow(beta2, count), 0.5);
     if (options.amsgrad) {
-      at::maximum_out(tensors.at(kMostSquares), tensors.at(kMostSquares), squares);
+      at::maximum_out(tensors.at(kMaxSquares), tensors.at(kMaxSquares), squares);
     }
-    const auto& divisor = options.amsgrad ? tensors.at(kMostSquares) : squares;
+    const auto& divisor = options.amsgrad ? tensors.at(kMaxSquares) : squares;
     param.addcdiv_(average, divisor.sqrt().div(correction).add_(options.eps), -step_size);
   }
 }
 
 void Adam::step_fused(std::size_t group) {
   const auto& options = options_[group];
-  const auto found = with_gradient(group);
-  if (found.params.empty()) {
-    return;
-  }
-  std::vector<at::Tensor> averages;
-  std::vector<at::Tensor> squares;
-  std::vector<at::Tensor> most_squares;
-  std::vector<at::Tensor> counts;
-  for (std::size_t i = 0; i < found.params.size(); ++i) {
-    make_state(found.indices[i], found.params[i], options.amsgrad, /*fused=*/true);
-    auto& tensors = state(found.indices[i]);
-    averages.push_back(tensors.at(kAverage));
-    squares.push_back(tensors.at(kSquares));
-    counts.push_back(tensors.at(kStep));
-    if (options.amsgrad) {
-      most_squares.push_back(tensors.at(kMostSquares));
+  for (const auto& kind : with_gradient_by_kind(group)) {
+    std::vector<at::Tensor> averages;
+    std::vector<at::Tensor> squares;
+    std::vector<at::Tensor> max_squares;
+    std::vector<at::Tensor> counts;
+    for (std::size_t i = 0; i < kind.params.size(); ++i) {
+      make_state(kind.indices[i], kind.params[i], options.amsgrad, /*fused=*/true);
+      auto& tensors = state(kind.indices[i]);
+      averages.push_back(tensors.at(kAverage));
+      squares.push_back(tensors.at(kSquares));
+      counts.push_back(tensors.at(kStep));
+      if (options.amsgrad) {
+        max_squares.push_back(tensors.at(kMaxSquares));
+      }
     }
-  }
-  at::_foreach_add_(counts, 1);
-  const Pieces cut(found.params);
-  const auto update = [&](auto kernel) {
-    kernel(cut(found.params), cut(found.grads), cut(averages), cut(squares), cut(most_squares),
-           cut.repeated(counts), lr_tensor(group), options.betas.first, options.betas.second,
-           options.weight_decay, options.eps, options.amsgrad, options.maximize);
-  };
-  if (decoupled_) {
-    update([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
-  } else {
-    update([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+    at::_foreach_add_(counts, 1);
+    const Pieces pieces(kind.params);
+    const auto update = [&](const auto& lr) {
+      const auto call = [&](auto kernel) {
+        kernel(pieces.of(kind.params), pieces.of(kind.grads), pieces.of(averages),
+               pieces.of(squares), pieces.of(max_squares), pieces.repeated(counts), lr,
+               options.betas.first, options.betas.second, options.weight_decay, options.eps,
+               options.amsgrad, options.maximize);
+      };
+      if (decoupled_) {
+        call([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
+      } else {
+        call([](auto&&... arguments) { at::_fused_adam_(arguments...); });
+      }
+    };
+    if (kind.params.front().is_cuda()) {
+      update(lr_tensor(group, kind.params.front().device()));
+    } else {
+      update(options.lr);
+    }
   }
 }
 
@@ -174,7 +200,7 @@ OptionValues Adam::options_of(std::size_t group) const {
           {"decoupled_weight_decay", decoupled_}};
 }
 
-void Adam::take_options(std::size_t group, const OptionValues& values) {
+void Adam::set_options(std::size_t group, const OptionValues& values) {
   AdamOptions options{.lr = number_option(values, "lr"),
                       .betas = betas_option(values),
                       .eps = number_option(values, "eps"),
@@ -183,7 +209,20 @@ void Adam::take_options(std::size_t group, const OptionValues& values) {
                       .maximize = flag_option(values, "maximize"),
                       .fused = fused_option(values)};
   require_sensible(options);
+  const auto decoupled = values.find("decoupled_weight_decay");
+  if (decoupled != values.end() && decoupled->second != OptionValue(decoupled_)) {
+    fail(std::string("a state of ") + (decoupled_ ? "Adam" : "AdamW") + ", whose weights decay " +
+         (decoupled_ ? "through their gradients" : "by themselves"));
+  }
   options_[group] = options;
+}
+
+std::vector<std::string> Adam::state_names(const OptionValues& values) const {
+  std::vector<std::string> names{kStep, kAverage, kSquares};
+  if (flag_option(values, "amsgrad")) {
+    names.emplace_back(kMaxSquares);
+  }
+  return names;
 }
 
 }  // namespace lockstep::optim

@@ -1,4 +1,4 @@
-// Adam and AdamW, with the bits of torch.optim's.
+// Adam and AdamW; on the CPU with the bits of torch.optim's.
 #pragma once
 
 #include <optional>
@@ -12,19 +12,19 @@ struct AdamOptions {
   double lr = 1e-3;
   std::pair<double, double> betas = {0.9, 0.999};
   double eps = 1e-8;
-  double weight_decay = 0;  // AdamW's own default is 1e-2: see AdamWOptions.
+  double weight_decay = 0;
   bool amsgrad = false;
   bool maximize = false;
-  // One kernel for all parameters; by default on GPUs alone, since on the CPU its bits are not
-  // those of Python's default.
+  // One kernel for all parameters; by default on GPUs alone. Its bits are not those of Python's
+  // default. On a GPU the learning rate is a float then.
   std::optional<bool> fused = {};
 };
 
 class Adam : public Optimizer {
  public:
-  // Throw UsageError where torch.optim.Adam throws ValueError.
+  // Throw UsageError where torch.optim.Adam throws ValueError, and for complex parameters.
   explicit Adam(std::vector<at::Tensor> params, const AdamOptions& options = {});
-  explicit Adam(std::vector<ParamGroup<AdamOptions>> groups);
+  explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
 
   // Steps are counted in tensors, which fused kernels read on the GPU: a recorded step goes on
   // counting. Without them they are counted on the host, as in Python.
@@ -37,8 +37,9 @@ class Adam : public Optimizer {
 
  private:
   [[nodiscard]] OptionValues options_of(std::size_t group) const override;
-  void take_options(std::size_t group, const OptionValues& values) override;
-  void take_lr(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  void set_options(std::size_t group, const OptionValues& values) override;
+  void set_lr_option(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  [[nodiscard]] std::vector<std::string> state_names(const OptionValues& values) const override;
   void require_sensible(const AdamOptions& options) const;
   void make_state(std::size_t index, const at::Tensor& param, bool amsgrad, bool fused);
   void step_one_by_one(std::size_t group);
@@ -48,14 +49,21 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
-struct AdamWOptions : AdamOptions {
-  AdamWOptions() { weight_decay = 1e-2; }
+// As AdamOptions, but for the weight decay.
+struct AdamWOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 1e-2;
+  bool amsgrad = false;
+  bool maximize = false;
+  std::optional<bool> fused = {};
 };
 
 class AdamW : public Adam {
  public:
-  explicit AdamW(std::vector<at::Tensor> params, const AdamOptions& options = AdamWOptions());
-  explicit AdamW(std::vector<ParamGroup<AdamOptions>> groups);
+  explicit AdamW(std::vector<at::Tensor> params, const AdamWOptions& options = {});
+  explicit AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups);
 };
 
 }  // namespace lockstep::optim

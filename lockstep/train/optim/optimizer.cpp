@@ -1,5 +1,6 @@
 #include "lockstep/train/optim/optimizer.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 
@@ -7,6 +8,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/graph.h"
 
 namespace lockstep::optim {
 namespace {
@@ -35,28 +37,38 @@ at::Tensor as_state_of(const at::Tensor& param, const std::string& name, const a
 }  // namespace
 
 Optimizer::Optimizer(const char* name, std::vector<std::vector<at::Tensor>> params)
-    : name_(name), params_(std::move(params)), lr_tensors_(params_.size()) {
-  std::set<const at::TensorImpl*> seen;
+    : name_(name),
+      params_(std::move(params)),
+      lr_tensors_(params_.size()),
+      foreign_options_(params_.size()) {
+  std::set<const at::TensorImpl*> others;
   for (std::size_t group = 0; group < params_.size(); ++group) {
-    first_.push_back(seen.size());
-    for (const auto& param : params_[group]) {
-      const auto place =
-          std::to_string(seen.size() - first_.back()) + " of group " + std::to_string(group);
+    first_.push_back(others.size());
+    std::set<const at::TensorImpl*> own;
+    std::vector<at::Tensor> once;
+    for (std::size_t i = 0; i < params_[group].size(); ++i) {
+      const auto& param = params_[group][i];
+      const auto place = std::to_string(i) + " of group " + std::to_string(group);
       if (!param.defined()) {
         fail("parameter " + place + " is undefined");
       }
       if (!param.is_leaf()) {
         fail("parameter " + place + " is computed from others, expected a leaf");
       }
-      if (!seen.insert(param.unsafeGetTensorImpl()).second) {
-        fail("parameter " + place + " was given before, expected each once");
+      if (others.contains(param.unsafeGetTensorImpl())) {
+        fail("parameter " + place + " is in another group, too");
+      }
+      if (own.insert(param.unsafeGetTensorImpl()).second) {
+        once.push_back(param);
       }
     }
+    params_[group] = std::move(once);
+    others.merge(own);
   }
-  if (seen.empty()) {
+  if (others.empty()) {
     fail("no parameters, expected at least one");
   }
-  state_.resize(seen.size());
+  state_.resize(others.size());
 }
 
 void Optimizer::fail(const std::string& what) const {
@@ -83,9 +95,9 @@ void Optimizer::set_lr(std::size_t group, double lr) {
   if (!(lr >= 0)) {
     fail("a learning rate of " + std::to_string(lr) + ", expected 0 or more");
   }
-  take_lr(group, lr);
-  if (lr_tensors_.at(group).defined()) {
-    lr_tensors_[group].fill_(lr);
+  set_lr_option(group, lr);
+  for (auto& [device, tensor] : lr_tensors_[group]) {
+    tensor.fill_(lr);
   }
 }
 
@@ -123,13 +135,42 @@ bool Optimizer::uses_fused(std::size_t group, const OptionValue& asked) const {
   });
 }
 
-const at::Tensor& Optimizer::lr_tensor(std::size_t group) {
-  auto& tensor = lr_tensors_[group];
-  const auto& param = params_[group].front();
-  if (!tensor.defined() || tensor.device() != param.device()) {
-    tensor = at::full({}, lr(group), at::TensorOptions(at::kFloat).device(param.device()));
+std::vector<Optimizer::WithGradient> Optimizer::with_gradient_by_kind(std::size_t group) const {
+  const auto all = with_gradient(group);
+  std::vector<WithGradient> kinds;
+  for (std::size_t i = 0; i < all.params.size(); ++i) {
+    const auto& param = all.params[i];
+    auto kind = std::ranges::find_if(kinds, [&](const WithGradient& known) {
+      const auto& other = known.params.front();
+      return other.device() == param.device() && other.scalar_type() == param.scalar_type();
+    });
+    if (kind == kinds.end()) {
+      kind = kinds.insert(kinds.end(), WithGradient());
+    }
+    kind->params.push_back(param);
+    kind->grads.push_back(all.grads[i]);
+    kind->indices.push_back(all.indices[i]);
   }
-  return tensor;
+  return kinds;
+}
+
+const at::Tensor& Optimizer::lr_tensor(std::size_t group, at::Device device) {
+  auto& tensors = lr_tensors_[group];
+  const auto known = std::ranges::find(tensors, device, &std::pair<at::Device, at::Tensor>::first);
+  if (known != tensors.end()) {
+    return known->second;
+  }
+  return tensors
+      .emplace_back(device, at::full({}, lr(group), at::TensorOptions(at::kFloat).device(device)))
+      .second;
+}
+
+void Optimizer::require_not_recorded() const {
+  if (device::Graph::recording() != nullptr) {
+    fail(
+        "a step without fused kernels cannot be recorded, since its numbers are the host's; set "
+        "fused = true, with all parameters of the group on the GPU");
+  }
 }
 
 OptimizerState Optimizer::state_dict() const {
@@ -137,6 +178,7 @@ OptimizerState Optimizer::state_dict() const {
   for (std::size_t group = 0; group < groups(); ++group) {
     auto& saved = result.param_groups.emplace_back();
     saved.options = options_of(group);
+    saved.options.insert(foreign_options_[group].begin(), foreign_options_[group].end());
     for (std::size_t i = 0; i < params_[group].size(); ++i) {
       const auto number = static_cast<std::int64_t>(first_[group] + i);
       saved.params.push_back(number);
@@ -148,7 +190,7 @@ OptimizerState Optimizer::state_dict() const {
   return result;
 }
 
-void Optimizer::load_state_dict(const OptimizerState& loaded) {
+std::vector<Optimizer::State> Optimizer::states_from(const OptimizerState& loaded) const {
   if (loaded.param_groups.size() != groups()) {
     fail("a state of " + std::to_string(loaded.param_groups.size()) +
          " parameter groups, expected " + std::to_string(groups()));
@@ -169,37 +211,68 @@ void Optimizer::load_state_dict(const OptimizerState& loaded) {
         continue;
       }
       const auto& param = params_[group][i];
+      const auto place =
+          " of parameter " + std::to_string(i) + " of group " + std::to_string(group);
+      auto& state = states[first_[group] + i];
       for (const auto& [name, value] : found->second) {
-        if (name != "step" && value.sizes() != param.sizes()) {
-          fail("'" + name + "' of parameter " + std::to_string(i) + " of group " +
-               std::to_string(group) + " has the shape " + text_of(value.sizes()) +
-               ", expected the parameter's, " + text_of(param.sizes()));
+        if (!value.defined()) {
+          continue;  // Python's None.
         }
-        states[first_[group] + i][name] = as_state_of(param, name, value, fused);
+        const auto expected = name == "step" ? at::IntArrayRef() : param.sizes();
+        if (value.sizes() != expected) {
+          fail("'" + name + "'" + place + " has the shape " + text_of(value.sizes()) +
+               ", expected " + text_of(expected));
+        }
+        state[name] = as_state_of(param, name, value, fused);
+      }
+      for (const auto& name : state_names(saved.options)) {
+        if (!state.empty() && !state.contains(name)) {
+          fail("the state" + place + " has no '" + name + "'");
+        }
       }
     }
   }
-  // All options are looked at before any is taken.
+  return states;
+}
+
+void Optimizer::load_state_dict(const OptimizerState& loaded) {
+  const at::NoGradGuard no_grad;
+  auto states = states_from(loaded);
   std::vector<OptionValues> before;
   for (std::size_t group = 0; group < groups(); ++group) {
     before.push_back(options_of(group));
   }
   try {
     for (std::size_t group = 0; group < groups(); ++group) {
-      take_options(group, loaded.param_groups[group].options);
+      set_options(group, loaded.param_groups[group].options);
     }
   } catch (const UsageError&) {
     for (std::size_t group = 0; group < groups(); ++group) {
-      take_options(group, before[group]);
+      set_options(group, before[group]);
     }
     throw;
   }
-  state_ = std::move(states);
   for (std::size_t group = 0; group < groups(); ++group) {
-    if (lr_tensors_[group].defined()) {
-      lr_tensors_[group].fill_(lr(group));
+    foreign_options_[group].clear();
+    for (const auto& [name, value] : loaded.param_groups[group].options) {
+      if (!before[group].contains(name)) {
+        foreign_options_[group][name] = value;
+      }
+    }
+    for (auto& [device, tensor] : lr_tensors_[group]) {
+      tensor.fill_(lr(group));
     }
   }
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    for (auto& [name, value] : states[i]) {
+      const auto old = state_[i].find(name);
+      if (old != state_[i].end() && old->second.options().type_equal(value.options()) &&
+          old->second.device() == value.device() && old->second.strides() == value.strides()) {
+        value = old->second.copy_(value);
+      }
+    }
+  }
+  state_ = std::move(states);
 }
 
 double number_option(const OptionValues& values, const std::string& name) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -56,15 +57,18 @@ class Optimizer {
 
   // The tensors are the optimizer's own, not copies.
   [[nodiscard]] OptimizerState state_dict() const;
-  // Copies. Floating-point state takes the type and device of its parameter, as in Python. Throws
-  // UsageError, and changes nothing, if the groups, or the shapes of the state, are not those of
-  // the parameters, or if an option is missing.
+  // Copies, into the tensors that are there where they fit, so that a recorded step goes on with
+  // them. State takes the type and device of its parameter, as in Python. Throws UsageError, and
+  // changes nothing, if the groups, or the shapes of the state, are not those of the parameters, or
+  // if an option or a tensor is missing. Options that mean nothing here, such as a schedule's
+  // initial_lr, are kept for the next state_dict().
   void load_state_dict(const OptimizerState& state);
 
  protected:
   using State = std::map<std::string, at::Tensor>;
 
-  // Throws UsageError if there is no parameter, one is there twice, or one is no leaf.
+  // A parameter that a group has twice (tied weights) is taken once. Throws UsageError if there is
+  // no parameter, two groups have one, or one is no leaf.
   Optimizer(const char* name, std::vector<std::vector<at::Tensor>> params);
 
   // Parameters of a group that have a gradient, and the numbers by which state() knows them.
@@ -74,26 +78,36 @@ class Optimizer {
     std::vector<std::size_t> indices;
   };
   [[nodiscard]] WithGradient with_gradient(std::size_t group) const;
+  // The same, cut by device and type: fused kernels take tensors of one kind.
+  [[nodiscard]] std::vector<WithGradient> with_gradient_by_kind(std::size_t group) const;
   [[nodiscard]] State& state(std::size_t index) { return state_[index]; }
 
   // Whether the group's step is one fused kernel: asked for, or all of it is on a GPU.
   [[nodiscard]] bool uses_fused(std::size_t group, const OptionValue& asked) const;
-  // The group's learning rate where its fused kernels read it.
-  [[nodiscard]] const at::Tensor& lr_tensor(std::size_t group);
+  // The group's learning rate where fused kernels of a GPU read it.
+  [[nodiscard]] const at::Tensor& lr_tensor(std::size_t group, at::Device device);
+  // Throws UsageError while a step is recorded: it would repeat the numbers of the host for ever.
+  void require_not_recorded() const;
 
   [[nodiscard]] virtual OptionValues options_of(std::size_t group) const = 0;
   // Throws UsageError if a value is missing or of another kind.
-  virtual void take_options(std::size_t group, const OptionValues& values) = 0;
-  virtual void take_lr(std::size_t group, double lr) = 0;
+  virtual void set_options(std::size_t group, const OptionValues& values) = 0;
+  virtual void set_lr_option(std::size_t group, double lr) = 0;
+  // What the state of a parameter that has one must contain, with these options.
+  [[nodiscard]] virtual std::vector<std::string> state_names(const OptionValues& values) const = 0;
 
   [[noreturn]] void fail(const std::string& what) const;
 
  private:
+  [[nodiscard]] std::vector<State> states_from(const OptimizerState& loaded) const;
+
   const char* name_;
   std::vector<std::vector<at::Tensor>> params_;  // By group.
   std::vector<std::size_t> first_;               // The number of each group's first parameter.
   std::vector<State> state_;                     // By number.
-  std::vector<at::Tensor> lr_tensors_;           // By group; undefined until a fused step.
+  // By group, then by device; none before a fused step.
+  std::vector<std::vector<std::pair<at::Device, at::Tensor>>> lr_tensors_;
+  std::vector<OptionValues> foreign_options_;  // By group: those that mean nothing here.
 };
 
 // From a state dict. Throws UsageError that names it if it is missing or of another kind.

@@ -25,7 +25,7 @@ Pieces::Pieces(const std::vector<at::Tensor>& params) {
   }
 }
 
-std::vector<at::Tensor> Pieces::operator()(const std::vector<at::Tensor>& tensors) const {
+std::vector<at::Tensor> Pieces::of(const std::vector<at::Tensor>& tensors) const {
   if (elements_ == 0) {
     return tensors;
   }

@@ -18,7 +18,7 @@ namespace lockstep::optim {
 class Pieces {
  public:
   explicit Pieces(const std::vector<at::Tensor>& params);
-  [[nodiscard]] std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& tensors) const;
+  [[nodiscard]] std::vector<at::Tensor> of(const std::vector<at::Tensor>& tensors) const;
   // The same tensor for each piece of its parameter.
   [[nodiscard]] std::vector<at::Tensor> repeated(const std::vector<at::Tensor>& tensors) const;
 

@@ -51,6 +51,7 @@ void SGD::step() {
 
 // The operations of Python's default on the CPU, in its order: the bits depend on it.
 void SGD::step_one_by_one(std::size_t group) {
+  require_not_recorded();
   const auto& options = options_[group];
   const auto found = with_gradient(group);
   for (std::size_t i = 0; i < found.params.size(); ++i) {
@@ -72,37 +73,47 @@ void SGD::step_one_by_one(std::size_t group) {
 }
 
 void SGD::step_fused(std::size_t group) {
+  for (const auto& kind : with_gradient_by_kind(group)) {
+    // The kernel is told for all of its tensors whether this is their first step.
+    WithGradient first;
+    WithGradient later;
+    for (std::size_t i = 0; i < kind.params.size(); ++i) {
+      auto& momentum = state(kind.indices[i]);
+      const bool is_first = options_[group].momentum != 0 && !momentum.contains(kMomentum);
+      if (is_first) {
+        momentum[kMomentum] = at::empty_like(kind.params[i]);
+      }
+      auto& part = is_first ? first : later;
+      part.params.push_back(kind.params[i]);
+      part.grads.push_back(kind.grads[i]);
+      part.indices.push_back(kind.indices[i]);
+    }
+    update_fused(group, first, /*first=*/true);
+    update_fused(group, later, /*first=*/false);
+  }
+}
+
+void SGD::update_fused(std::size_t group, const WithGradient& part, bool first) {
+  if (part.params.empty()) {
+    return;
+  }
   const auto& options = options_[group];
-  const auto found = with_gradient(group);
-  // The kernel is told for all of its tensors whether this is their first step.
-  for (const bool first : {false, true}) {
-    std::vector<at::Tensor> params;
-    std::vector<at::Tensor> grads;
-    std::vector<at::Tensor> buffers;
-    for (std::size_t i = 0; i < found.params.size(); ++i) {
-      auto& momentum = state(found.indices[i]);
-      const bool is_first = options.momentum != 0 && !momentum.contains(kMomentum);
-      if (is_first != first) {
-        continue;
-      }
-      params.push_back(found.params[i]);
-      grads.push_back(found.grads[i]);
-      if (options.momentum != 0) {
-        buffers.push_back(is_first ? at::empty_like(found.params[i]) : momentum.at(kMomentum));
-      }
+  std::vector<at::Tensor> buffers;
+  for (const auto index : part.indices) {
+    if (options.momentum != 0) {
+      buffers.push_back(state(index).at(kMomentum));
     }
-    if (params.empty()) {
-      continue;
-    }
-    const Pieces cut(params);
-    at::_fused_sgd_(cut(params), cut(grads), cut(buffers), options.weight_decay, options.momentum,
-                    lr_tensor(group), options.dampening, options.nesterov, options.maximize, first);
-    for (std::size_t i = 0, next = 0; first && i < found.params.size(); ++i) {
-      auto& momentum = state(found.indices[i]);
-      if (!momentum.contains(kMomentum)) {
-        momentum[kMomentum] = buffers[next++];
-      }
-    }
+  }
+  const Pieces pieces(part.params);
+  const auto update = [&](const auto& lr) {
+    at::_fused_sgd_(pieces.of(part.params), pieces.of(part.grads), pieces.of(buffers),
+                    options.weight_decay, options.momentum, lr, options.dampening, options.nesterov,
+                    options.maximize, first);
+  };
+  if (part.params.front().is_cuda()) {
+    update(lr_tensor(group, part.params.front().device()));
+  } else {
+    update(options.lr);
   }
 }
 
@@ -119,7 +130,7 @@ OptionValues SGD::options_of(std::size_t group) const {
           {"fused", fused_value(options.fused)}};
 }
 
-void SGD::take_options(std::size_t group, const OptionValues& values) {
+void SGD::set_options(std::size_t group, const OptionValues& values) {
   SGDOptions options{.lr = number_option(values, "lr"),
                      .momentum = number_option(values, "momentum"),
                      .dampening = number_option(values, "dampening"),

@@ -1,4 +1,4 @@
-// Stochastic gradient descent, with the bits of torch.optim.SGD.
+// Stochastic gradient descent; on the CPU with the bits of torch.optim.SGD.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct SGDOptions {
   double weight_decay = 0;
   bool nesterov = false;
   bool maximize = false;
-  // One kernel for all parameters; by default on GPUs alone, since on the CPU its bits are not
-  // those of Python's default.
+  // One kernel for all parameters; by default on GPUs alone. Its bits are not those of Python's
+  // default. On a GPU the learning rate is a float then.
   std::optional<bool> fused = {};
 };
 
@@ -30,11 +30,16 @@ class SGD : public Optimizer {
 
  private:
   [[nodiscard]] OptionValues options_of(std::size_t group) const override;
-  void take_options(std::size_t group, const OptionValues& values) override;
-  void take_lr(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  void set_options(std::size_t group, const OptionValues& values) override;
+  void set_lr_option(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  [[nodiscard]] std::vector<std::string> state_names(
+      const OptionValues& /*values*/) const override {
+    return {};  // A parameter that has had no step with momentum has none.
+  }
   void require_sensible(const SGDOptions& options) const;
   void step_one_by_one(std::size_t group);
   void step_fused(std::size_t group);
+  void update_fused(std::size_t group, const WithGradient& part, bool first);
 
   std::vector<SGDOptions> options_;
 };

@@ -13,8 +13,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-template <class Kind>
-std::vector<at::Tensor> trained(AdamOptions options, std::optional<bool> fused) {
+template <class Kind, class Options>
+std::vector<at::Tensor> trained(Options options, std::optional<bool> fused) {
   torch::manual_seed(3);
   std::vector<at::Tensor> params{at::randn({5, 3}).requires_grad_(),
                                  at::randn({4}).requires_grad_()};
@@ -31,8 +31,8 @@ std::vector<at::Tensor> trained(AdamOptions options, std::optional<bool> fused) 
   return params;
 }
 
-template <class Kind>
-void expect_fused_is_near(const AdamOptions& options) {
+template <class Kind, class Options>
+void expect_fused_is_near(const Options& options) {
   const auto plain = trained<Kind>(options, std::nullopt);
   const auto fused = trained<Kind>(options, true);
   for (std::size_t i = 0; i < plain.size(); ++i) {
@@ -41,9 +41,9 @@ void expect_fused_is_near(const AdamOptions& options) {
 }
 
 TEST(Adam, FusedIsNearTheDefaultAlsoWhereAParameterBeginsLater) {
-  expect_fused_is_near<Adam>({.lr = 0.01, .weight_decay = 0.1});
-  expect_fused_is_near<Adam>({.lr = 0.01, .amsgrad = true, .maximize = true});
-  expect_fused_is_near<AdamW>({.lr = 0.01, .weight_decay = 0.1});
+  expect_fused_is_near<Adam>(AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+  expect_fused_is_near<Adam>(AdamOptions{.lr = 0.01, .amsgrad = true, .maximize = true});
+  expect_fused_is_near<AdamW>(AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
 }
 
 TEST(Adam, OnlyAdamWDecaysByDefault) {
@@ -53,6 +53,8 @@ TEST(Adam, OnlyAdamWDecaysByDefault) {
   };
   EXPECT_EQ(decay(Adam({param})), 0);
   EXPECT_EQ(decay(AdamW({param})), 1e-2);
+  EXPECT_EQ(decay(AdamW({param}, {.lr = 0.5})), 1e-2);
+  EXPECT_EQ(decay(AdamW({{{param}, {.lr = 0.5}}})), 1e-2);
 }
 
 TEST(Adam, SenselessOptionsAreErrors) {
@@ -69,13 +71,28 @@ TEST(Adam, SenselessOptionsAreErrors) {
               ThrowsMessage<UsageError>(HasSubstr("optim::AdamW: eps is -1")));
 }
 
-TEST(Adam, AStateWithoutBetasIsRefused) {
-  const auto param = at::full({2}, 1.0F).requires_grad_();
+TEST(Adam, ComplexParametersAreRefused) {
+  const auto param = at::full({2}, 1.0F).to(at::kComplexFloat).requires_grad_();
+  EXPECT_THAT([&] { Adam({param}); }, ThrowsMessage<UsageError>(HasSubstr("is complex")));
+}
+
+TEST(Adam, AStateThatLacksSomethingIsRefused) {
+  auto param = at::full({2}, 1.0F).requires_grad_();
   Adam adam({param});
-  auto state = adam.state_dict();
-  state.param_groups[0].options.erase("betas");
-  EXPECT_THAT([&] { adam.load_state_dict(state); },
-              ThrowsMessage<UsageError>(HasSubstr("no pair 'betas'")));
+  param.mutable_grad() = at::full({2}, 1.0F);
+  adam.step();
+  const auto refused = [&](const std::function<void(OptimizerState&)>& change, const char* what) {
+    auto state = adam.state_dict();
+    change(state);
+    EXPECT_THAT([&] { adam.load_state_dict(state); }, ThrowsMessage<UsageError>(HasSubstr(what)));
+  };
+  refused([](auto& state) { state.param_groups[0].options.erase("betas"); }, "no pair 'betas'");
+  refused([](auto& state) { state.param_groups[0].options["amsgrad"] = true; },
+          "the state of parameter 0 of group 0 has no 'max_exp_avg_sq'");
+  refused([](auto& state) { state.state[0].erase("step"); }, "has no 'step'");
+  refused([](auto& state) { state.state[0]["step"] = at::full({2}, 1.0F); }, "expected []");
+  refused([](auto& state) { state.param_groups[0].options["decoupled_weight_decay"] = true; },
+          "a state of AdamW, whose weights decay by themselves");
 }
 
 }  // namespace

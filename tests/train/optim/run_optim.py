@@ -1,8 +1,9 @@
 """Twelve steps of torch.optim's optimizers, for a comparison bit by bit with lockstep::optim.
 
-    run_optim.py FOLDER           writes NAME.half and NAME.end: parameters and state after 6 and 12 steps
-    run_optim.py FOLDER continue  goes on from NAME.ours and NAME.json, which lockstep wrote after 6 steps,
-                                  and writes NAME.continued
+    run_optim.py FOLDER           writes parameters and state after 6 and 12 steps, NAME.half and NAME.end,
+                                  and the parameter groups after 6, NAME.groups
+    run_optim.py FOLDER continue  goes on from NAME.ours and NAME.json, which lockstep wrote after 6
+                                  steps, and writes NAME.continued
 
 Gradients are drawn with a seed for each step and parameter; one parameter has none in some steps.
 """
@@ -95,6 +96,7 @@ def main():
         else:
             train(params, optimizer, 0, HALF)
             tensor_file.write(folder / f"{name}.half", contents(params, optimizer))
+            (folder / f"{name}.groups").write_text(json.dumps(optimizer.state_dict()["param_groups"]))
             train(params, optimizer, HALF, END)
             tensor_file.write(folder / f"{name}.end", contents(params, optimizer))
 
