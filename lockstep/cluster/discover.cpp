@@ -182,7 +182,7 @@ Membership from_mpi(const Environment& env, const MpiNames& names, int parent_pr
 }
 
 Membership from_pbsdsh(const Environment& env) {
-  const auto slots = read_node_file(*env.get("PBS_NODEFILE"));
+  const auto slots = pbsdsh_slots(env, "set RANK, WORLD_SIZE and MASTER_ADDR");
   std::vector<std::string> hosts;
   for (const auto& slot : slots) {
     if (std::find(hosts.begin(), hosts.end(), slot) == hosts.end()) {
@@ -212,21 +212,6 @@ Membership from_pbsdsh(const Environment& env) {
 }
 
 }  // namespace
-
-bool is_slurm_step(const Environment& env) {
-  // The batch script, and the shell of an interactive allocation, carry the job's
-  // variables too, but no step that has tasks: their ids are at the top of 32 bits.
-  constexpr std::int64_t kFirstSpecialStep = 0xfffffff0;
-  const auto step = env.get_int("SLURM_STEP_ID");
-  return step && *step < kFirstSpecialStep && env.has("SLURM_PROCID");
-}
-
-bool is_pbsdsh_task(const Environment& env) {
-  // The batch script itself is task 1; pbsdsh starts further ones.
-  const auto task = env.get_int("PBS_TASKNUM");
-  return task && *task > 1 && env.has("PBS_NODEFILE") &&
-         (env.has("PBS_VNODENUM") || env.has("PBS_NODENUM"));
-}
 
 void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& source) {
   constexpr std::int64_t kMost = 1 << 20;
@@ -271,20 +256,19 @@ Membership discover_env(const Environment& env, std::optional<int> rank,
 }
 
 Membership discover(const Environment& env, int parent_process) {
-  if (env.has("RANK") || env.has("WORLD_SIZE")) {
-    return discover_env(env);
-  }
-  if (env.has("OMPI_COMM_WORLD_RANK")) {  // First: srun may have started mpirun or its daemons.
-    return from_mpi(env, open_mpi(), parent_process);
-  }
-  if (is_slurm_step(env)) {
-    return from_slurm(env);
-  }
-  if (env.has("PMI_RANK")) {
-    return from_mpi(env, pmi(), parent_process);
-  }
-  if (is_pbsdsh_task(env)) {
-    return from_pbsdsh(env);
+  switch (find_starter(env)) {
+    case Starter::kVariables:
+      return discover_env(env);
+    case Starter::kOpenMpi:
+      return from_mpi(env, open_mpi(), parent_process);
+    case Starter::kSlurm:
+      return from_slurm(env);
+    case Starter::kPmi:
+      return from_mpi(env, pmi(), parent_process);
+    case Starter::kPbsdsh:
+      return from_pbsdsh(env);
+    case Starter::kNobody:
+      break;
   }
   return {};
 }

@@ -8,10 +8,9 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/socket.h"
+#include "lockstep/cluster/starter.h"
 
 namespace lockstep::cluster {
-
-enum class Starter { kNobody, kVariables, kSlurm, kOpenMpi, kPmi, kPbsdsh };
 
 struct Membership {
   Starter starter = Starter::kNobody;
@@ -33,21 +32,15 @@ struct Membership {
   bool launcher_serves_store = false;  // All ranks are clients of a store beside the launcher.
 };
 
-// In this order: RANK/WORLD_SIZE, Open MPI, a Slurm step, PMI, pbsdsh, alone.
-// MASTER_ADDR and MASTER_PORT are honoured in every case. Throws UsageError that
-// names the variable that is missing or wrong, and what to set.
-// `parent_process` tells two jobs apart where the starter gives no job id.
+// What find_starter() finds. MASTER_ADDR and MASTER_PORT are honoured in every case. Throws
+// UsageError that names the variable that is missing or wrong, and what to set. `parent_process`
+// tells two jobs apart where the starter gives no job id.
 Membership discover(const Environment& environment, int parent_process);
 
 // RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, all required: init_method env://.
 // A rank or world size given in the call takes the place of its variable.
 Membership discover_env(const Environment& environment, std::optional<int> rank = std::nullopt,
                         std::optional<int> world_size = std::nullopt);
-
-// Whether this process is a task of srun; the shell or script of an allocation is not.
-bool is_slurm_step(const Environment& environment);
-// Whether pbsdsh has started this process; the batch script itself it has not.
-bool is_pbsdsh_task(const Environment& environment);
 
 // Throws UsageError unless 0 <= rank < world_size; `source` says where they came from.
 void check_rank(std::int64_t rank, std::int64_t world_size, const std::string& source);

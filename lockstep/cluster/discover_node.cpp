@@ -10,6 +10,8 @@
 namespace lockstep::cluster {
 namespace {
 
+const char* const kNodeFlags = "give --nnodes, --node-rank and --master-addr";
+
 // How to start one task a node.
 std::string one_a_node(Starter starter) {
   switch (starter) {
@@ -20,12 +22,14 @@ std::string one_a_node(Starter starter) {
     case Starter::kPmi:
       return "mpiexec -ppn 1 lockstep run --nproc-per-node N PROGRAM";
     default:
-      return "qsub -l select=...:mpiprocs=1, then pbsdsh -- lockstep run --nproc-per-node N "
-             "PROGRAM";
+      return "qsub -l select=...:mpiprocs=1, then pbsdsh -- env PBS_NODEFILE=COPY lockstep run "
+             "--nproc-per-node N PROGRAM, with a copy of the node file that all nodes see, as in "
+             "docs/clusters/job.pbs";
   }
 }
 
-[[noreturn]] void throw_crowded(const Membership& member, const std::string& how_many) {
+[[noreturn]] void throw_several_tasks_on_a_node(const Membership& member,
+                                                const std::string& how_many) {
   throw UsageError(member.found_by + " starts " + how_many +
                    ", and each would be a launcher; lockstep run starts the ranks itself\nHINT: " +
                    one_a_node(member.starter) +
@@ -33,28 +37,12 @@ std::string one_a_node(Starter starter) {
                    "for a job of its own in each task");
 }
 
-[[noreturn]] void throw_lonely(const std::string& job, std::size_t nodes, Starter starter) {
+[[noreturn]] void throw_other_nodes_idle(const std::string& job, std::size_t nodes,
+                                         Starter starter) {
   throw UsageError(job + " has " + std::to_string(nodes) +
                    " nodes, but lockstep run was started on this one alone, and would leave the "
                    "others idle\nHINT: " +
                    one_a_node(starter) + "; or --standalone, for a job on this node alone");
-}
-
-[[noreturn]] void throw_no_node_file(const std::string& what) {
-  throw UsageError(
-      what +
-      "; PBS keeps that list of hosts on the first node\nHINT: pass on a copy that all "
-      "nodes see, as docs/clusters/job.pbs does, or give --nnodes, --node-rank and "
-      "--master-addr");
-}
-
-// The lines are the tasks that pbsdsh starts.
-std::vector<std::string> pbsdsh_slots(const Environment& env) {
-  try {
-    return read_node_file(env.get("PBS_NODEFILE").value_or(""));
-  } catch (const IoError& error) {
-    throw_no_node_file(error.what());
-  }
 }
 
 std::size_t different(const std::vector<std::string>& hosts) {
@@ -75,16 +63,12 @@ void require_one_node(const Environment& env) {
   const auto slurm = env.get("SLURM_JOB_ID");
   if (const auto list = env.get("SLURM_JOB_NODELIST"); slurm && list) {
     if (const auto nodes = expand_slurm_hosts(*list).size(); nodes > 1) {
-      throw_lonely("Slurm job " + *slurm, nodes, Starter::kSlurm);
+      throw_other_nodes_idle("Slurm job " + *slurm, nodes, Starter::kSlurm);
     }
   }
   const auto pbs = env.get("PBS_JOBID");
-  if (pbs && !env.has("PBS_NODEFILE") && env.get_int("PBS_NODENUM").value_or(0) > 0) {
-    throw_no_node_file("on node " + *env.get("PBS_NODENUM") + " of PBS job " + *pbs +
-                       ": PBS_NODEFILE is not set");
-  }
   if (const auto nodes = nodes_of_pbs_job(env); pbs && nodes > 1) {
-    throw_lonely("PBS job " + *pbs, nodes, Starter::kPbsdsh);
+    throw_other_nodes_idle("PBS job " + *pbs, nodes, Starter::kPbsdsh);
   }
 }
 
@@ -92,19 +76,20 @@ void require_one_node(const Environment& env) {
 // for others that have given up.
 void require_one_a_node(const Environment& env, const Membership& member) {
   if (member.node_count && *member.node_count != member.world_size) {
-    throw_crowded(member, std::to_string(member.world_size) + " tasks on " +
-                              std::to_string(*member.node_count) +
-                              (*member.node_count == 1 ? " node" : " nodes"));
+    throw_several_tasks_on_a_node(member, std::to_string(member.world_size) + " tasks on " +
+                                              std::to_string(*member.node_count) +
+                                              (*member.node_count == 1 ? " node" : " nodes"));
   }
   if (member.local_size.value_or(1) > 1) {
-    throw_crowded(member, std::to_string(*member.local_size) + " tasks on this node");
+    throw_several_tasks_on_a_node(member,
+                                  std::to_string(*member.local_size) + " tasks on this node");
   }
   if (member.starter == Starter::kPbsdsh) {
     // PBS_NODENUM counts nodes; that there is a task for each line only the file tells.
-    const auto slots = pbsdsh_slots(env);
+    const auto slots = pbsdsh_slots(env, kNodeFlags);
     if (slots.size() != different(slots)) {
-      throw_crowded(member, std::to_string(slots.size()) + " tasks on " +
-                                std::to_string(different(slots)) + " nodes");
+      throw_several_tasks_on_a_node(member, std::to_string(slots.size()) + " tasks on " +
+                                                std::to_string(different(slots)) + " nodes");
     }
   }
 }
@@ -115,8 +100,8 @@ std::optional<NodePlace> discover_node(const Environment& env) {
   if (env.has("RANK") || env.has("WORLD_SIZE")) {
     return std::nullopt;
   }
-  if (is_pbsdsh_task(env)) {
-    pbsdsh_slots(env);  // Says what to do where discover() would only say that it cannot read.
+  if (find_starter(env) == Starter::kPbsdsh) {
+    pbsdsh_slots(env, kNodeFlags);  // discover() would speak of variables instead of flags.
   }
   const Membership member = discover(env, 0);
   if (member.starter == Starter::kNobody) {

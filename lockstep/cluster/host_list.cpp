@@ -118,4 +118,21 @@ std::vector<std::string> read_node_file(const std::string& path) {
   return hosts;
 }
 
+std::vector<std::string> pbsdsh_slots(const Environment& env, const std::string& otherwise) {
+  std::string why = "PBS_NODEFILE is not set";
+  try {
+    if (const auto file = env.get("PBS_NODEFILE")) {
+      return read_node_file(*file);
+    }
+  } catch (const IoError& error) {
+    why = error.what();
+  }
+  throw UsageError("on node " + env.get("PBS_NODENUM").value_or("?") + " of PBS job " +
+                   env.get("PBS_JOBID").value_or("?") + ": " + why +
+                   "; pbsdsh does not pass this list of hosts on, and PBS keeps it on the first "
+                   "node\nHINT: pass on a copy that all nodes see, as docs/clusters/job.pbs does, "
+                   "or " +
+                   otherwise);
+}
+
 }  // namespace lockstep::cluster

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/environment.h"
+
 namespace lockstep::cluster {
 
 // Slurm's compressed form, in its order: "n[01-03,07],login" has five hosts.
@@ -16,5 +18,9 @@ std::vector<int> expand_slurm_tasks(std::string_view list);
 
 // One host a line, as in PBS_NODEFILE; repeated lines are kept, empty ones are not.
 std::vector<std::string> read_node_file(const std::string& path);
+
+// The lines of PBS_NODEFILE: the tasks that pbsdsh starts. Throws UsageError where there is no such
+// file; `otherwise` completes its hint: "pass on a copy, or ...".
+std::vector<std::string> pbsdsh_slots(const Environment& environment, const std::string& otherwise);
 
 }  // namespace lockstep::cluster

@@ -184,8 +184,13 @@ TEST(DiscoverNode, PbsdshTasksOnSharedNodesSayWhatToWrite) {
 
 TEST(DiscoverNode, ANodeFileOutOfReachIsExplained) {
   expect_error(pbsdsh_task("/no/such/file"), "/no/such/file", "job.pbs", "--nnodes");
-  expect_error({{"PBS_JOBID", "9"}, {"PBS_NODENUM", "1"}, {"PBS_TASKNUM", "2"}},
+  expect_error({{"PBS_JOBID", "9"}, {"PBS_NODENUM", "1"}, {"PBS_TASKNUM", "20000001"}},
                "on node 1 of PBS job 9: PBS_NODEFILE is not set", "job.pbs");
+}
+
+TEST(DiscoverNode, APbsdshTaskOfNode0WithoutANodeFileDoesNotTrainAlone) {
+  expect_error({{"PBS_JOBID", "9"}, {"PBS_NODENUM", "0"}, {"PBS_TASKNUM", "00000002"}},
+               "on node 0 of PBS job 9: PBS_NODEFILE is not set", "job.pbs", "--nnodes");
 }
 
 TEST(DiscoverNode, APbsScriptOfSeveralNodesSaysThatPbsdshIsMissing) {
@@ -193,7 +198,8 @@ TEST(DiscoverNode, APbsScriptOfSeveralNodesSaysThatPbsdshIsMissing) {
   const Variables script{{"PBS_JOBID", "9"}, {"PBS_NODENUM", "0"}, {"PBS_TASKNUM", "1"}};
   auto two = script;
   two["PBS_NODEFILE"] = nodes.path();
-  expect_error(two, "PBS job 9 has 2 nodes", "pbsdsh -- lockstep run", "--standalone");
+  expect_error(two, "PBS job 9 has 2 nodes", "pbsdsh -- env PBS_NODEFILE=COPY lockstep run",
+               "docs/clusters/job.pbs", "--standalone");
   auto hidden = script;  // As in a container.
   hidden["PBS_NODEFILE"] = "/no/such/file";
   EXPECT_FALSE(place_of(hidden));

@@ -195,6 +195,13 @@ TEST(Discover, PbsdshCountsTheLinesOfTheNodeFile) {
   std::remove(path.c_str());
 }
 
+TEST(Discover, APbsdshTaskWithoutANodeFileIsNotAlone) {
+  EXPECT_THAT(
+      [] { found({{"PBS_JOBID", "9"}, {"PBS_NODENUM", "0"}, {"PBS_TASKNUM", "00000002"}}); },
+      ThrowsMessage<UsageError>(AllOf(HasSubstr("node 0 of PBS job 9: PBS_NODEFILE is not set"),
+                                      HasSubstr("set RANK, WORLD_SIZE and MASTER_ADDR"))));
+}
+
 TEST(DiscoverEnv, TheCallsRankTakesThePlaceOfTheVariable) {
   const Environment environment(
       Variables{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}});
