@@ -13,6 +13,18 @@ bool is_slurm_step(const Environment& env) {
   return step && *step < kFirstSpecialStep && env.has("SLURM_PROCID");
 }
 
+// Hydra, of MPICH and Intel MPI, starts one proxy a node with srun, and its ranks inherit the step
+// of the proxies. srun --mpi=pmi2 sets PMI variables too, but with the numbers of the step, and
+// without local ones.
+bool is_hydra_in_step(const Environment& env) {
+  const auto rank = env.get("PMI_RANK");
+  const auto size = env.get("PMI_SIZE");
+  const auto step_tasks = env.get("SLURM_STEP_NUM_TASKS");
+  return rank && size &&
+         (env.has("MPI_LOCALNRANKS") || rank != env.get("SLURM_PROCID") ||
+          size != (step_tasks ? step_tasks : env.get("SLURM_NTASKS")));
+}
+
 // "00000001" is "1", and "0" is "".
 std::string without_leading_zeros(const std::string& number) {
   const auto first = number.find_first_not_of('0');
@@ -40,7 +52,7 @@ Starter find_starter(const Environment& env) {
     return Starter::kOpenMpi;
   }
   if (is_slurm_step(env)) {
-    return Starter::kSlurm;
+    return is_hydra_in_step(env) ? Starter::kPmi : Starter::kSlurm;
   }
   if (env.has("PMI_RANK")) {
     return Starter::kPmi;
