@@ -96,10 +96,12 @@ void require_one_a_node(const Environment& env, const Membership& member) {
 
 }  // namespace
 
-std::optional<NodePlace> discover_node(const Environment& env) {
-  if (env.has("RANK") || env.has("WORLD_SIZE")) {
+std::optional<NodePlace> discover_node(const Environment& environment) {
+  if (environment.has("RANK")) {
     return std::nullopt;
   }
+  Environment env = environment;
+  env.set("WORLD_SIZE", "");  // Without RANK it comes from a batch script, not from a launcher.
   if (find_starter(env) == Starter::kPbsdsh) {
     pbsdsh_slots(env, kNodeFlags);  // discover() would speak of variables instead of flags.
   }

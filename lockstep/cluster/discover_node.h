@@ -20,7 +20,8 @@ struct NodePlace {
   std::string job;  // "slurm-17.0"; empty where no id is known.
 };
 
-// Nothing: a job of this node alone. That is also what a worker of another launcher gets.
+// Nothing: a job of this node alone. That is also what a worker of another launcher gets, which is
+// told by RANK.
 // Throws UsageError that says what to write where several launchers were started on one node, and
 // where one was started for an allocation of several nodes: it would wait for nobody.
 std::optional<NodePlace> discover_node(const Environment& environment);

@@ -104,6 +104,14 @@ TEST(DiscoverNode, AWorkerOfAnotherLauncherRunsAJobOfItsOwn) {
   EXPECT_FALSE(place_of(allocation));
 }
 
+TEST(DiscoverNode, TheWorldSizeOfABatchScriptDoesNotHideTheStep) {
+  const auto place = place_of(slurm_task({{"WORLD_SIZE", "8"}}));
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->count, 2);
+  EXPECT_EQ(place->rank, 1);
+  EXPECT_FALSE(place_of({{"WORLD_SIZE", "8"}}));
+}
+
 TEST(DiscoverNode, SeveralTasksOnOneNodeSayWhatToWrite) {
   expect_error(slurm_task({{"SLURM_STEP_NODELIST", "n1"},
                            {"SLURM_STEP_NUM_TASKS", "4"},
