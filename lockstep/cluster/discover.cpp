@@ -11,6 +11,9 @@ namespace lockstep::cluster {
 namespace {
 
 constexpr int kDefaultPort = 29500;
+constexpr const char* kSetMasterAddr =
+    "set MASTER_ADDR to the host of rank 0 and pass it on to all ranks (mpirun -x MASTER_ADDR, "
+    "mpiexec -genvlist MASTER_ADDR)";
 
 std::optional<int> small_int(const Environment& env, const char* name) {
   const auto value = env.get_int(name);
@@ -64,8 +67,7 @@ void choose_meeting(const Environment& env, const ScheduledJob& job, Membership&
   } else {
     throw UsageError("on rank " + std::to_string(member.rank) + " of " +
                      std::to_string(member.world_size) + ": " + member.found_by +
-                     " gives ranks on several hosts but no address; set MASTER_ADDR to the host "
-                     "of rank 0 (and pass it on to all ranks)");
+                     " gives ranks on several hosts but no address; " + kSetMasterAddr);
   }
 }
 
@@ -113,14 +115,19 @@ Membership from_slurm(const Environment& env) {
 }
 
 // mpirun inside a batch job tells no hosts of its own, but the batch system does.
-std::vector<std::string> batch_hosts(const Environment& env) {
+std::vector<std::string> batch_hosts(const Environment& env, const Membership& member) {
   if (const auto list = env.get("SLURM_JOB_NODELIST")) {
     return expand_slurm_hosts(*list);
   }
-  if (const auto file = env.get("PBS_NODEFILE")) {
-    return read_node_file(*file);
+  try {
+    const auto file = env.get("PBS_NODEFILE");
+    return file ? read_node_file(*file) : std::vector<std::string>();
+  } catch (const IoError& error) {
+    throw UsageError("on rank " + std::to_string(member.rank) + " of " +
+                     std::to_string(member.world_size) + ": " + member.found_by +
+                     " tells no hosts, and " + error.what() +
+                     "; PBS keeps that list on the first node; " + kSetMasterAddr);
   }
-  return {};
 }
 
 // What an MPI starter calls its numbers.
@@ -175,7 +182,7 @@ Membership from_mpi(const Environment& env, const MpiNames& names, int parent_pr
     job.id = "child-of-" + std::to_string(parent_process);
   }
   if (!job.one_host && !env.has("MASTER_ADDR")) {
-    job.hosts = batch_hosts(env);  // PBS keeps its file on the first host alone.
+    job.hosts = batch_hosts(env, member);
   }
   choose_meeting(env, job, member);
   return member;

@@ -201,6 +201,21 @@ TEST(DiscoverNode, APbsdshTaskOfNode0WithoutANodeFileDoesNotTrainAlone) {
                "on node 0 of PBS job 9: PBS_NODEFILE is not set", "job.pbs", "--nnodes");
 }
 
+TEST(DiscoverNode, MpirunsRanksBelowPbssTasksNeedNoNodeFileWhereMasterAddrIsSet) {
+  // Open MPI starts its daemons as tasks of PBS, as pbsdsh does.
+  const auto place = place_of({{"OMPI_COMM_WORLD_RANK", "1"},
+                               {"OMPI_COMM_WORLD_SIZE", "2"},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+                               {"MASTER_ADDR", "a"},
+                               {"PBS_JOBID", "9"},
+                               {"PBS_NODENUM", "1"},
+                               {"PBS_TASKNUM", "20000001"},
+                               {"PBS_NODEFILE", "/no/such/file"}});
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, 1);
+  EXPECT_EQ(place->master.host, "a");
+}
+
 TEST(DiscoverNode, APbsScriptOfSeveralNodesSaysThatPbsdshIsMissing) {
   const NodeFile nodes("a\nb\n");
   const Variables script{{"PBS_JOBID", "9"}, {"PBS_NODENUM", "0"}, {"PBS_TASKNUM", "1"}};

@@ -151,6 +151,19 @@ TEST(Discover, OpenMpiOnSeveralHostsWithoutAListAsksForMasterAddr) {
       ThrowsMessage<UsageError>(AllOf(HasSubstr("rank 1"), HasSubstr("MASTER_ADDR"))));
 }
 
+TEST(Discover, MpirunWithoutPbssNodeFileAsksForMasterAddr) {
+  EXPECT_THAT(
+      [] {
+        found({{"OMPI_COMM_WORLD_RANK", "1"},
+               {"OMPI_COMM_WORLD_SIZE", "2"},
+               {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
+               {"PBS_NODEFILE", "/no/such/file"}});
+      },
+      ThrowsMessage<UsageError>(AllOf(HasSubstr("on rank 1 of 2: Open MPI"),
+                                      HasSubstr("/no/such/file"),
+                                      HasSubstr("mpirun -x MASTER_ADDR"))));
+}
+
 TEST(Discover, WithMasterAddrNoNodeFileIsRead) {
   const auto member = found({{"PMI_RANK", "1"},
                              {"PMI_SIZE", "2"},
