@@ -137,8 +137,8 @@ struct MpiNames {
   const char* scheduler;
   const char* rank;
   const char* size;
-  const char* local_rank;
-  const char* local_size;
+  std::vector<const char*> local_rank;  // The first that is set.
+  std::vector<const char*> local_size;
   std::vector<const char*> job_ids;
 };
 
@@ -148,17 +148,29 @@ const MpiNames& open_mpi() {
                               "openmpi",
                               "OMPI_COMM_WORLD_RANK",
                               "OMPI_COMM_WORLD_SIZE",
-                              "OMPI_COMM_WORLD_LOCAL_RANK",
-                              "OMPI_COMM_WORLD_LOCAL_SIZE",
+                              {"OMPI_COMM_WORLD_LOCAL_RANK"},
+                              {"OMPI_COMM_WORLD_LOCAL_SIZE"},
                               {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}};
   return names;
 }
 
 const MpiNames& pmi() {
-  static const MpiNames names{Starter::kPmi,     "PMI",        "pmi",
-                              "PMI_RANK",        "PMI_SIZE",   "MPI_LOCALRANKID",
-                              "MPI_LOCALNRANKS", {"PMI_JOBID"}};
+  // Hydra's names of the local numbers, and those of Cray's PALS.
+  static const MpiNames names{Starter::kPmi,
+                              "PMI",
+                              "pmi",
+                              "PMI_RANK",
+                              "PMI_SIZE",
+                              {"MPI_LOCALRANKID", "PMI_LOCAL_RANK"},
+                              {"MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"},
+                              {"PMI_JOBID"}};
   return names;
+}
+
+std::optional<int> first_int(const Environment& env, const std::vector<const char*>& names) {
+  const auto name =
+      std::find_if(names.begin(), names.end(), [&](const char* each) { return env.has(each); });
+  return name == names.end() ? std::nullopt : small_int(env, *name);
 }
 
 Membership from_mpi(const Environment& env, const MpiNames& names, int parent_process) {
@@ -166,8 +178,8 @@ Membership from_mpi(const Environment& env, const MpiNames& names, int parent_pr
   take_rank(env, names.rank, names.size, member);
   member.starter = names.starter;
   member.found_by = names.name;
-  member.local_rank = small_int(env, names.local_rank);
-  member.local_size = small_int(env, names.local_size);
+  member.local_rank = first_int(env, names.local_rank);
+  member.local_size = first_int(env, names.local_size);
   ScheduledJob job{.scheduler = names.scheduler};
   job.one_host = member.local_size == member.world_size;
   auto ids = names.job_ids;

@@ -80,6 +80,12 @@ void require_one_a_node(const Environment& env, const Membership& member) {
                                               std::to_string(*member.node_count) +
                                               (*member.node_count == 1 ? " node" : " nodes"));
   }
+  if (!member.node_count && !member.local_size && member.world_size > 1) {
+    throw UsageError(member.found_by + " starts " + std::to_string(member.world_size) +
+                     " tasks, but does not tell how many of them are on this node; there must be "
+                     "one lockstep run a node\nHINT: " +
+                     kNodeFlags + "; or --standalone, for a job of its own in each task");
+  }
   if (member.local_size.value_or(1) > 1) {
     throw_several_tasks_on_a_node(member,
                                   std::to_string(*member.local_size) + " tasks on this node");

@@ -127,6 +127,20 @@ TEST(DiscoverNode, SeveralTasksOnOneNodeSayWhatToWrite) {
                "PMI starts 2 tasks on this node", "mpiexec -ppn 1 lockstep run");
 }
 
+TEST(DiscoverNode, TasksThatMayShareANodeAreNotTakenForNodes) {
+  const Variables unknown{{"PMI_RANK", "0"}, {"PMI_SIZE", "4"}, {"MASTER_ADDR", "a"}};
+  expect_error(unknown, "PMI starts 4 tasks, but does not tell how many of them are on this node",
+               "--nnodes", "--node-rank", "--master-addr");
+  auto shared = unknown;  // As Cray's PALS tells it.
+  shared["PMI_LOCAL_SIZE"] = "2";
+  expect_error(shared, "PMI starts 2 tasks on this node");
+  auto one = unknown;
+  one["PMI_LOCAL_SIZE"] = "1";
+  ASSERT_TRUE(place_of(one));
+  EXPECT_EQ(place_of(one)->count, 4);
+  EXPECT_FALSE(place_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}));
+}
+
 TEST(DiscoverNode, TheNodeWithOneOfThreeTasksDoesNotWaitForTheOtherTwo) {
   expect_error(slurm_task({{"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}}),
                "Slurm step 17.0 starts 3 tasks on 2 nodes");
