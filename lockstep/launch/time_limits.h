@@ -38,12 +38,12 @@ inline constexpr std::chrono::seconds kConsoleLimit{30};         // For one that
 // After a second signal the agent kills everything itself; this is for an agent that cannot.
 inline constexpr std::chrono::milliseconds kAgentPatience{1000};
 // And this is for one that has said how the job ended, and only tidies up and talks.
-inline constexpr std::chrono::seconds kTidyPatience{3};
+inline constexpr std::chrono::seconds kTidyPatience{6};
 inline constexpr std::chrono::seconds kAgentsEndIn{5};  // The supervisor's last sweep.
 
 // Between the two paths of one signal. A user's second Ctrl-C comes by the path of the first.
 inline constexpr std::chrono::seconds kEchoLimit{5};
-// After a second signal everything is gone: docs/launcher.md.
+// After a second signal all workers are gone: docs/launcher.md, "Who watches whom".
 inline constexpr std::chrono::seconds kGoneAfterSecondSignal{2};
 
 // A node is not lost for one heartbeat that comes late.
@@ -56,10 +56,12 @@ static_assert(kWorkersEndIn + kLeaderSweeps + kDrainPatience < kStopSlack);
 // An agent that is busy still takes both paths of a signal for one.
 static_assert(kMemberSweeps + kDrainPatience + kOneTry < kEchoLimit);
 static_assert(kKillPatience < kEchoLimit);
-// The supervisor does not kill an agent that kills, nor one whose reader takes nothing.
-static_assert(kKillPatience < kTidyPatience && kConsolePatience < kTidyPatience);
+// The supervisor does not kill an agent that kills, nor one that says goodbye to other nodes and
+// then finds that nobody reads its stdout and its stderr.
+static_assert(kKillPatience < kTidyPatience);
+static_assert(kFarewellPatience + 2 * kConsolePatience < kTidyPatience);
 static_assert(kConsolePatience < kConsoleLimit);
-// Whether the agent kills everything or the supervisor has to.
+// Workers are gone in time whether the agent kills them or the supervisor has to.
 static_assert(kKillPatience < kGoneAfterSecondSignal && kAgentPatience < kGoneAfterSecondSignal);
 
 }  // namespace lockstep::launch
