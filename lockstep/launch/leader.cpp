@@ -3,6 +3,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "lockstep/base/process_tree.h"
 #include "lockstep/launch/time_limits.h"
 
@@ -41,6 +43,7 @@ Join introduce(const Context& context) {
 Leader::Leader(const Context& context, EventLoop& loop, Consoles& consoles,
                std::optional<Listener> meeting_point)
     : context_(context),
+      consoles_(consoles),
       store_(context, loop),
       coordinator_(settings_of(context), [this] { return open_store(); }) {
   if (meeting_point) {
@@ -50,13 +53,15 @@ Leader::Leader(const Context& context, EventLoop& loop, Consoles& consoles,
       coordinator_.on_lost(peer, why);
     };
     hooks.is_member = [this](PeerId peer) { return coordinator_.is_member(peer); };
-    hooks.note = [this, &consoles](const std::string& line) {
+    hooks.note = [this](const std::string& line) {
       const std::string missing = coordinator_.missing_nodes();
-      consoles.err.say("lockstep run: " + line +
-                       (missing.empty() ? "" : "; still waiting for " + missing) + "\n");
+      consoles_.err.say("lockstep run: " + line +
+                        (missing.empty() ? "" : "; still waiting for " + missing) + "\n");
     };
     hub_ = std::make_unique<Hub>(loop, std::move(*meeting_point), std::move(hooks),
                                  context.options.nodes.node_timeout);
+    late_ = Deadline::in(
+        std::min<std::chrono::milliseconds>(kLateNodes, context.options.nodes.join_timeout / 2));
   }
   coordinator_.begin();
 }
@@ -87,7 +92,28 @@ void Leader::on_time() {
   coordinator_.on_time();
   if (hub_) {
     hub_->on_time();
+    name_late_nodes();
   }
+}
+
+void Leader::name_late_nodes() {
+  if (!late_ || !late_->passed()) {
+    return;
+  }
+  const NodeOptions& nodes = context_.options.nodes;
+  if (const std::string missing = coordinator_.missing_nodes(); !missing.empty()) {
+    // As in the shell of "srun --nodes=2 --pty bash": it looks like a task, but the others have
+    // ended.
+    const std::string hint = nodes.found_by.empty()
+                                 ? ""
+                                 : "\nHINT: " + nodes.found_by +
+                                       " told of these nodes, and each must run lockstep run; "
+                                       "--standalone is for a job on this node alone";
+    consoles_.err.say("lockstep run: still waiting for " + missing + " after " +
+                      to_text(late_->total()) + ", up to " + to_text(nodes.join_timeout) +
+                      " (--join-timeout)" + hint + "\n");
+  }
+  late_.reset();
 }
 
 void Leader::on_exits(const std::vector<ChildExit>& exits) {

@@ -30,11 +30,15 @@ class Leader : public Uplink {
 
  private:
   int open_store();
+  // Once, after kLateNodes or half of a short --join-timeout.
+  void name_late_nodes();
 
   const Context& context_;
+  Consoles& consoles_;
   StoreProcess store_;
   Coordinator coordinator_;
   std::unique_ptr<Hub> hub_;
+  std::optional<Deadline> late_;  // Until the nodes that have not come are named.
 };
 
 // The same facts about this node for its leader, whoever that is.

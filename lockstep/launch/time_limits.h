@@ -13,6 +13,7 @@ inline constexpr std::chrono::milliseconds kTick{50};
 inline constexpr std::chrono::minutes kQuietTick{1};
 
 // Between nodes.
+inline constexpr std::chrono::seconds kLateNodes{10};  // Until the leader says who is missing.
 inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
 inline constexpr std::chrono::seconds kLeastNodeTimeout{2};  // The least --node-timeout.
 inline constexpr std::chrono::hours kMostNodeTimeout{24};

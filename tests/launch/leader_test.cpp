@@ -9,6 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
+using ::testing::StartsWith;
 
 class LeaderTest : public ::testing::Test {
  protected:
@@ -95,6 +96,28 @@ TEST_F(LeaderTest, IntroductionSaysWhoWeAre) {
   EXPECT_EQ(join.node.workers, 3);
   EXPECT_EQ(join.node.host, "testhost");
   EXPECT_EQ(join.run_id, "test");
+}
+
+TEST_F(LeaderTest, NodesThatAreLateAreNamedOnce) {
+  context_.options.nodes.count = 3;
+  context_.options.nodes.rank = 0;
+  context_.options.nodes.join_timeout = std::chrono::milliseconds(2);
+  const auto say = [&](const std::string& found_by) {
+    context_.options.nodes.found_by = found_by;
+    Leader leader(context_, loop_, consoles_.get(), listen_on({"127.0.0.1", 0}));
+    const Deadline late = Deadline::in(std::chrono::milliseconds(2));
+    while (!late.passed()) {
+    }
+    leader.on_time();
+    leader.on_time();
+  };
+  const std::string line =
+      "lockstep run: still waiting for nodes 1, 2 of 3 after 1 ms, up to 2 ms (--join-timeout)";
+  say("");
+  EXPECT_EQ(consoles_.err(), line + "\n");
+  say("Slurm step 17.0");
+  EXPECT_THAT(consoles_.err(), StartsWith(line + "\n" + line + "\nHINT: Slurm step 17.0 told of"));
+  EXPECT_THAT(consoles_.err(), HasSubstr("--standalone"));
 }
 
 }  // namespace

@@ -90,6 +90,31 @@ def test_an_allocation_without_srun_does_not_wait_for_the_other_nodes(launcher, 
     assert f"PBS job {os.getpid()}.server has 2 nodes" in done.stderr and "pbsdsh" in done.stderr
 
 
+def test_a_task_whose_others_have_ended_says_for_whom_it_waits(launcher):
+    """As in the shell of `srun --nodes=2 --pty bash`: bash has ended on the second node."""
+    done = launcher.run("--join-timeout", 2, "true", env=slurm(0), timeout=10)
+    assert done.returncode == 1
+    assert "still waiting for node 1 of 2 after 1 s, up to 2 s (--join-timeout)" in done.stderr
+    assert f"Slurm step {os.getpid()}.0 told of these nodes" in done.stderr and "--standalone" in done.stderr
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_pbsdsh_task_without_the_node_file_does_not_train_alone(launcher, tmp_path, node):
+    job = pbsdsh(tmp_path, node, PBS_TASKNUM=("00000002", "A0000001")[node])
+    del job["PBS_NODEFILE"]
+    done = launcher.run("true", env=job, timeout=5)
+    assert done.returncode == 2
+    assert f"on node {node} of PBS job {os.getpid()}.server: PBS_NODEFILE is not set" in done.stderr
+    assert "docs/clusters/job.pbs" in done.stderr
+
+
+def test_a_world_size_without_a_rank_does_not_hide_the_step(launcher):
+    jobs = [launcher.start("--nproc-per-node", 2, "sh", "-c", SHOW, env=slurm(node, WORLD_SIZE=8))
+            for node in (0, 1)]
+    step = f"{os.getpid()}.0"
+    assert_two_nodes(finish(*jobs), f"slurm-{step}", f"Slurm step {step}")
+
+
 def test_a_launcher_inside_a_worker_is_a_job_of_its_own(launcher):
     inner = launcher.command("--nproc-per-node", 2, "sh", "-c", SHOW)
     jobs = [launcher.start(*inner, env=slurm(node)) for node in (0, 1)]
