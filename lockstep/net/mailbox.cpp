@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -19,6 +20,8 @@ namespace {
 constexpr std::chrono::seconds kGoodbye{1};
 // How late it may be noticed that a time is over.
 constexpr int kLookMs = 20;
+// How long whoever connects waits at least where this process can have no more descriptors.
+constexpr std::chrono::milliseconds kAcceptAgain{100};
 
 }  // namespace
 
@@ -70,6 +73,7 @@ struct Mailbox::State {
 
   // The thread's alone.
   std::optional<Exchange> exchange;
+  Deadline accept_after = Deadline::in(std::chrono::milliseconds(0));
   std::vector<Order> timed;
   std::deque<std::function<void()>> tells;
   std::optional<Failure> closed;  // Why.
@@ -122,7 +126,7 @@ void Mailbox::State::obey(Order& order) {
 // Sends, receives and accepts what can be at once; waits for it if there is nothing.
 void Mailbox::State::look(Deadline limit) {
   exchange->drop_closed();
-  const bool accepts = static_cast<bool>(listener.fd);
+  const bool accepts = listener.fd && accept_after.passed();
   auto& links = exchange->links();
   std::vector<pollfd> ready{{wake.get(), POLLIN, 0}};
   ready.push_back({accepts ? listener.fd.get() : -1, POLLIN, 0});
@@ -148,9 +152,16 @@ void Mailbox::State::look(Deadline limit) {
   connections = links.size();
 }
 
+// Whoever cannot be accepted stays there, and the socket ready: without a pause we would do nothing
+// else.
 void Mailbox::State::accept_all() {
-  for (auto accepted = accept_on(listener); accepted.fd; accepted = accept_on(listener)) {
+  auto accepted = accept_on(listener);
+  while (accepted.fd) {
     exchange->adopt(std::move(accepted.fd));
+    accepted = accept_on(listener);
+  }
+  if (errno != EAGAIN) {
+    accept_after = Deadline::in(kAcceptAgain);
   }
 }
 
@@ -162,6 +173,9 @@ int Mailbox::State::patience(Deadline limit) {
   int patience = limit.poll_timeout();
   if (is_connecting) {
     patience = std::min(patience, kLookMs);
+  }
+  if (listener.fd && !accept_after.passed()) {
+    patience = std::min(patience, accept_after.poll_timeout());
   }
   for (const auto& order : timed) {
     patience = std::min(patience, order.deadline.poll_timeout());

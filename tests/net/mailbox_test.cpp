@@ -1,10 +1,12 @@
 #include "lockstep/net/mailbox.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <ctime>
 #include <future>
 #include <list>
 #include <numeric>
@@ -265,6 +267,32 @@ TEST(Mailbox, WhomItTellsMayWaitForAnother) {
   ASSERT_TRUE(group[0].wait_until(*first.message, soon()));
   send(group[1], 0, 2, {2});
   EXPECT_EQ(got.get_future().get(), Ints{2});
+}
+
+TEST(Mailbox, WhoConnectsWaitsWhereThereAreNoMoreDescriptors) {
+  Mailbox here(0, "127.0.0.1");
+  Mailbox there(1, "127.0.0.1");
+  there.open({here.card(), there.card()});
+  const auto sent = send(there, 0, 7, {4});
+  ASSERT_TRUE(there.wait_until(*sent, soon()));  // It has connected; nobody has accepted it.
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest_free = UniqueFd(::dup(STDERR_FILENO)).get();
+  ASSERT_GE(lowest_free, 0);
+  const rlimit no_more{static_cast<rlim_t>(lowest_free), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &no_more), 0);
+  here.open({here.card(), there.card()});
+  const std::clock_t begin = std::clock();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  const std::clock_t used = std::clock() - begin;  // By all threads.
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_LT(used, CLOCKS_PER_SEC / 10) << "it tries all the time";
+  const auto deadline = soon();
+  while (here.connections() == 0 && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(here.connections(), 1U);
+  EXPECT_EQ(Receive(here, 1, 7).wait(), Ints{4});
 }
 
 // A rank in another process, which is killed while it is being connected with or before.
