@@ -11,6 +11,8 @@ using Kind = Frame::Kind;
 
 // A larger one waits at the sender until it is wanted: here it would take memory meanwhile.
 constexpr std::size_t kSmall = std::size_t{16} << 10;
+// Of one rank. What else it sends waits in the kernels and then at the sender.
+constexpr std::size_t kUnwanted = std::size_t{64} << 20;
 
 }  // namespace
 
@@ -67,6 +69,20 @@ bool Exchange::is_linked(int peer) const {
                      [&](const Link& link) { return link.is_open() && link.peer == peer; });
 }
 
+bool Exchange::wants_to_read(const Link& link) const {
+  if (is_leaving_ || link.peer < 0 || arrivals_.bytes_from(link.peer) < kUnwanted) {
+    return true;
+  }
+  const auto is_awaited = [&](const MessagePointer& message) {
+    return message->peer_ == link.peer || message->peer_ == kAnySource;
+  };
+  return std::any_of(receives_.begin(), receives_.end(), is_awaited) ||
+         std::any_of(offered_.begin(), offered_.end(),
+                     [&](const auto& one) { return is_awaited(one.second); }) ||
+         std::any_of(taken_.begin(), taken_.end(),
+                     [&](const auto& one) { return one.first.first == link.peer; });
+}
+
 Failure Exchange::why_gone(int peer) const {
   return {.kind = Failure::Kind::kGone,
           .words = peers_[static_cast<std::size_t>(peer)].gone,
@@ -101,12 +117,8 @@ void Exchange::send(const MessagePointer& message) {
 
 // What a rank sent before it ended or left is there for who asks.
 void Exchange::receive(const MessagePointer& message) {
-  const auto found = std::find_if(arrivals_.begin(), arrivals_.end(),
-                                  [&](const Arrival& arrival) { return fits(*message, arrival); });
-  if (found != arrivals_.end()) {
-    const Arrival arrival = std::move(*found);
-    arrivals_.erase(found);
-    deliver(message, arrival);
+  if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
+    deliver(message, *arrival);
     return;
   }
   receives_.push_back(message);
@@ -129,7 +141,9 @@ void Exchange::arrive(Arrival arrival) {
       std::find_if(receives_.begin(), receives_.end(),
                    [&](const MessagePointer& message) { return fits(*message, arrival); });
   if (found == receives_.end()) {
-    arrivals_.push_back(std::move(arrival));
+    if (!is_leaving_) {
+      arrivals_.add(std::move(arrival));
+    }
     return;
   }
   const MessagePointer message = *found;
@@ -299,9 +313,7 @@ void Exchange::lose(int peer) {
     }
     return one.first.first == peer;
   });
-  std::erase_if(arrivals_, [&](const Arrival& arrival) {
-    return arrival.from == peer && arrival.frame.kind == Kind::kOffer;
-  });
+  arrivals_.drop_offers(peer);
 }
 
 // Two ranks that connect at the same moment have two links: what is left of the other is read.

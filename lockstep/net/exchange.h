@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/socket.h"
+#include "lockstep/net/arrivals.h"
 #include "lockstep/net/link.h"
 #include "lockstep/net/message.h"
 
@@ -39,6 +40,9 @@ class Exchange {
   void adopt(UniqueFd socket) { links_.emplace_back(std::move(socket)); }
   // For poll().
   [[nodiscard]] std::list<Link>& links() { return links_; }
+  // Not while messages of this rank that nobody asked for take 64 MiB here, unless this rank waits
+  // for something of it: that may come behind them. So a wait never depends on the limit.
+  [[nodiscard]] bool wants_to_read(const Link& link) const;
   // After links were written to and read.
   void drop_closed();
   [[nodiscard]] const Link::Receiver& receiver() const { return receiver_; }
@@ -48,12 +52,6 @@ class Exchange {
   void end_sending();
 
  private:
-  // A message that came before it was wanted: all of it, or the offer of it.
-  struct Arrival {
-    int from;
-    Frame frame;
-    std::vector<std::byte> bytes;
-  };
   Link* link_to(int peer);
   [[nodiscard]] bool is_linked(int peer) const;
   [[nodiscard]] Failure why_gone(int peer) const;
@@ -85,7 +83,7 @@ class Exchange {
   std::vector<Peer> peers_;
   std::list<MessagePointer> sends_;     // Not done.
   std::list<MessagePointer> receives_;  // Not matched.
-  std::list<Arrival> arrivals_;
+  Arrivals arrivals_;
   std::map<std::uint64_t, MessagePointer> offered_;
   std::map<std::pair<int, std::uint64_t>, MessagePointer> taken_;
   std::uint64_t next_offer_ = 1;

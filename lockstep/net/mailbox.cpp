@@ -131,7 +131,8 @@ void Mailbox::State::look(Deadline limit) {
   std::vector<pollfd> ready{{wake.get(), POLLIN, 0}};
   ready.push_back({accepts ? listener.fd.get() : -1, POLLIN, 0});
   for (const auto& link : links) {
-    const int events = (link.is_connecting() ? 0 : POLLIN) | (link.wants_to_write() ? POLLOUT : 0);
+    const bool reads = !link.is_connecting() && exchange->wants_to_read(link);
+    const int events = (reads ? POLLIN : 0) | (link.wants_to_write() ? POLLOUT : 0);
     ready.push_back({link.fd(), static_cast<short>(events), 0});
   }
   ::poll(ready.data(), ready.size(), patience(limit));
@@ -139,9 +140,13 @@ void Mailbox::State::look(Deadline limit) {
   (void)!::read(wake.get(), &count, sizeof count);
   std::size_t i = 2;
   for (auto& link : links) {
-    if (ready[i++].revents != 0 || link.is_connecting()) {
+    const int events = ready[i++].revents;
+    if (events != 0 || link.is_connecting()) {
       link.write();
-      link.read(exchange->receiver());
+      // Of one that has ended, only what the kernel holds is left.
+      if ((events & (POLLHUP | POLLERR)) != 0 || exchange->wants_to_read(link)) {
+        link.read(exchange->receiver());
+      }
     }
   }
   exchange->drop_closed();

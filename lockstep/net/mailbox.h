@@ -2,7 +2,8 @@
 //
 // Two ranks are connected when one of them first sends to the other or waits for a message of it;
 // what was posted before that is sent then. A small message is sent at once, a large one when it is
-// wanted. Receives of one source and tag get the messages in the order in which they were sent, and
+// wanted. A rank reads no more of one whose messages that nobody asked for take 64 MiB, until it
+// asks for one or waits for something of it: then a small send, too, is done only later. Receives of one source and tag get the messages in the order in which they were sent, and
 // are served in the order in which they were posted.
 #pragma once
 

@@ -269,6 +269,63 @@ TEST(Mailbox, WhomItTellsMayWaitForAnother) {
   EXPECT_EQ(got.get_future().get(), Ints{2});
 }
 
+// Small messages of rank 0 to rank 1 that nobody asks for, and none of which was received yet.
+struct Flood {
+  static constexpr std::size_t kCount = 4096;  // Of 16 KiB.
+  explicit Flood(Group& group) {
+    for (int i = 0; i < 6 * 1024; ++i) {  // 96 MiB; beside 64 of them the kernel holds some.
+      Ints values(kCount);
+      values[0] = i;
+      sent.push_back(send(group[0], 1, 1, std::move(values)));
+    }
+  }
+  std::vector<MessagePointer> sent;
+};
+
+TEST(Mailbox, MessagesThatNobodyAsksForWaitAtTheSender) {
+  Group group(2);
+  const Flood flood(group);
+  EXPECT_FALSE(group[0].wait_until(*flood.sent.back(), Deadline::in(std::chrono::seconds(1))));
+  const auto later = send(group[0], 1, 2, {5});
+  const auto large = send(group[0], 1, 3, numbers(100000, 6));
+  EXPECT_EQ(Receive(group[1], 0, 2).wait(), Ints{5}) << "a receive gets past them";
+  EXPECT_EQ(Receive(group[1], 0, 3, 100000).wait(), numbers(100000, 6));
+  for (std::size_t i = 0; i < flood.sent.size(); ++i) {
+    ASSERT_EQ(Receive(group[1], 0, 1, Flood::kCount).wait()[0], static_cast<int>(i));
+    ASSERT_TRUE(group[0].wait_until(*flood.sent[i], soon()));
+    ASSERT_EQ(flood.sent[i]->error(), nullptr);
+  }
+}
+
+// Each kind of wait that needs an answer of the rank whose messages nobody asks for.
+TEST(Mailbox, MessagesThatNobodyAsksForKeepNoOtherFromComing) {
+  Group group(2);
+  Receive first(group[0], 1, 4, 1000000);
+  const Flood flood(group);
+  EXPECT_FALSE(group[0].wait_until(*flood.sent.back(), Deadline::in(std::chrono::seconds(1))));
+  send(group[1], 0, 4, numbers(1000000, 8));
+  EXPECT_EQ(first.wait(), numbers(1000000, 8)) << "rank 0 says that it takes it behind them";
+  const auto of_anyone = Receive(group[1], kAnySource, 5);
+  send(group[0], 1, 5, {3});
+  EXPECT_TRUE(group[1].wait_until(*of_anyone.message, soon()));
+  EXPECT_EQ(*of_anyone.values, Ints{3});
+  group.boxes[0].reset();
+  EXPECT_THAT([&] { Receive(group[1], 0, 6).wait(); },
+              ThrowsMessage<RankGone>(HasSubstr("rank 0 has left the group")));
+  EXPECT_EQ(Receive(group[1], 0, 1, Flood::kCount).wait()[0], 0) << "they are there";
+}
+
+TEST(Mailbox, LeavingIsPromptAlthoughMessagesWait) {
+  for (const int who : {0, 1}) {
+    Group group(2);
+    const Flood flood(group);
+    EXPECT_FALSE(group[0].wait_until(*flood.sent.back(), Deadline::in(std::chrono::seconds(1))));
+    const auto begin = std::chrono::steady_clock::now();
+    group.boxes[static_cast<std::size_t>(who)].reset();
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  }
+}
+
 TEST(Mailbox, WhoConnectsWaitsWhereThereAreNoMoreDescriptors) {
   Mailbox here(0, "127.0.0.1");
   Mailbox there(1, "127.0.0.1");
