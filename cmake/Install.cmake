@@ -15,10 +15,10 @@ foreach(program lockstep lockstep-store lockstep-train)
 endforeach()
 
 # The launcher's layer is not installed: it is the inside of the program.
-install(TARGETS lockstep_base lockstep_cluster lockstep_net lockstep_shm lockstep_device lockstep_data lockstep_models lockstep_comm lockstep_parallel lockstep_train lockstep_all EXPORT lockstepTargets
+install(TARGETS lockstep_base lockstep_cluster lockstep_shm lockstep_device lockstep_data lockstep_models lockstep_comm lockstep_parallel lockstep_train lockstep_all EXPORT lockstepTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/lockstep/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
-foreach(layer base cluster net shm device data models comm parallel train)
+foreach(layer base cluster shm device data models comm parallel train)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/lockstep/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
           FILES_MATCHING PATTERN "*.h" PATTERN group_state.h EXCLUDE PATTERN work_state.h EXCLUDE
           PATTERN comm/call.h EXCLUDE PATTERN "mpi_*.h" EXCLUDE PATTERN gloo_headers EXCLUDE)

@@ -16,20 +16,19 @@ from typing import Iterator, NamedTuple
 MAY_INCLUDE = {
     "base": set(),
     "cluster": {"base"},
-    "net": {"base"},
     "shm": {"base"},
     "log": {"base"},
     "models": {"base"},
     "data": {"base"},
     "launch": {"cluster", "base"},
     "device": {"base"},
-    "comm": {"device", "net", "shm", "cluster", "base"},
-    "parallel": {"comm", "device", "net", "shm", "cluster", "base"},
-    "train": {"parallel", "comm", "device", "net", "shm", "cluster", "data", "models", "log", "base"},
-    "cli": {"train", "parallel", "comm", "device", "net", "shm", "cluster", "data", "models", "log", "launch",
+    "comm": {"device", "shm", "cluster", "base"},
+    "parallel": {"comm", "device", "shm", "cluster", "base"},
+    "train": {"parallel", "comm", "device", "shm", "cluster", "data", "models", "log", "base"},
+    "cli": {"train", "parallel", "comm", "device", "shm", "cluster", "data", "models", "log", "launch",
             "base"},
 }
-TORCH_FREE = {"base", "cluster", "net", "shm", "log", "launch"}
+TORCH_FREE = {"base", "cluster", "shm", "log", "launch"}
 # Folders of other layers that are torch-free too: parsers of files, which are fuzzed.
 TORCH_FREE_FOLDERS = {"data/decode", "data/readers"}
 UMBRELLA = "lockstep/lockstep.h"

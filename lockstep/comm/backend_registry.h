@@ -28,6 +28,10 @@ struct BackendRequest {
   std::chrono::milliseconds connect_timeout{};  // What is left of the time to form the group.
   // Network interfaces to use, best first; empty lets the backend choose.
   std::vector<std::string> interfaces;
+  // Whether a transport that connects pairs of ranks does so now or as they need each other. Gloo
+  // alone listens to it.
+  enum class Connect { kAtOnce, kWhenNeeded };
+  Connect connect = Connect::kAtOnce;
   std::string name = {};  // What the backend shall call itself; empty: its own name.
 };
 

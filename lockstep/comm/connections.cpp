@@ -139,6 +139,7 @@ std::vector<int> Connections::add_opened_by(const std::function<void()>& open,
   open();
   std::vector<int> ports;
   const std::lock_guard lock(mutex_);
+  addresses_ = addresses;
   for (auto& connection : all_of_this_process()) {
     const bool is_new = std::none_of(before.begin(), before.end(), [&](const auto& old) {
       return old.inode == connection.inode;
@@ -152,12 +153,24 @@ std::vector<int> Connections::add_opened_by(const std::function<void()>& open,
   return ports;
 }
 
-void Connections::keep_at(const Ports& ports) {
+void Connections::expect(Ports ports) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(added_, [&](const Connection& connection) {
-    return !is_among(connection.port, ports.own_ports) &&
-           !is_among(connection.peer_port, ports.peer_ports);
-  });
+  expected_ = std::move(ports);
+}
+
+// The lock is held.
+void Connections::add_expected() const {
+  if (expected_.own_ports.empty() && expected_.peer_ports.empty()) {
+    return;
+  }
+  for (auto& connection : all_of_this_process()) {
+    const bool is_ours = !connection.peer.empty() && is_among(connection.peer, addresses_) &&
+                         (is_among(connection.port, expected_.own_ports) ||
+                          is_among(connection.peer_port, expected_.peer_ports));
+    if (is_ours && !has(added_, connection)) {
+      added_.push_back(std::move(connection));
+    }
+  }
 }
 
 void Connections::watch(const std::vector<std::string>& addresses) {
@@ -176,6 +189,7 @@ void Connections::watch(const std::vector<std::string>& addresses) {
 
 // The lock is held.
 void Connections::look() {
+  add_expected();
   std::erase_if(watched_, [](const Connection& connection) { return !is_open(connection); });
   for (auto& connection : all_of_this_process()) {
     const bool counts = has(added_, connection) || is_among(connection.peer, watched_addresses_);
@@ -202,6 +216,7 @@ std::vector<std::string> Connections::silent() const {
 
 void Connections::cut() {
   const std::lock_guard lock(mutex_);
+  add_expected();
   for (const auto& connection : added_) {
     if (is_open(connection)) {
       ::shutdown(connection.fd, SHUT_RDWR);
@@ -222,6 +237,7 @@ bool Connections::has_closed_one() const {
 
 std::size_t Connections::size() const {
   const std::lock_guard lock(mutex_);
+  add_expected();
   return added_.size();
 }
 

@@ -29,13 +29,13 @@ class Connections {
   std::vector<int> add_opened_by(const std::function<void()>& open,
                                  const std::vector<std::string>& addresses);
 
-  // Forgets those that have none of these ports at their ends: another thread opened them at the
-  // same time.
+  // Also adds those that are opened later: from now on those to one of these addresses, as given to
+  // add_opened_by(), that have such a port at one of their ends are among the added.
   struct Ports {
     std::vector<int> own_ports;
     std::vector<int> peer_ports;
   };
-  void keep_at(const Ports& ports);
+  void expect(Ports ports);
 
   // From now on a connection whose peer's kernel has not answered for about 3 s is cut. That
   // includes all that this process has to one of these addresses, whoever opened them: a store may
@@ -62,13 +62,16 @@ class Connections {
   [[nodiscard]] static std::vector<Connection> all_of_this_process();
   [[nodiscard]] static bool is_open(const Connection& connection);
   [[nodiscard]] static bool has(const std::vector<Connection>& list, const Connection& connection);
+  void add_expected() const;
   void look();
 
   mutable std::mutex mutex_;
-  std::vector<Connection> added_;
+  mutable std::vector<Connection> added_;  // With those that were expected and have come.
   std::vector<Connection> watched_;
   std::vector<Connection> cut_;  // Because they were silent.
+  std::vector<std::string> addresses_;
   std::vector<std::string> watched_addresses_;
+  Ports expected_;
   std::vector<std::string> silent_;
   std::condition_variable changed_;
   bool stop_ = false;

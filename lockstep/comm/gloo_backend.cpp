@@ -9,11 +9,12 @@ namespace {
 
 c10::intrusive_ptr<c10d::Backend> make_gloo(const BackendRequest& request) {
   auto options = c10d::ProcessGroupGloo::Options::create(request.connect_timeout);
+  const bool lazily = request.connect == BackendRequest::Connect::kWhenNeeded;
   for (const auto& interface : request.interfaces) {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface, lazily));
   }
   if (options->devices.empty()) {
-    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice(lazily));
   }
   // As in Python: two worker threads per device, so that two collectives can run at once.
   options->threads = static_cast<int>(options->devices.size()) * 2;

@@ -1,5 +1,4 @@
-// The collectives of a job on several hosts: shared memory inside a host, Gloo between hosts, and
-// messages where ranks send to ranks.
+// The collectives of a job on several hosts: shared memory inside a host, Gloo between hosts.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -7,7 +6,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/comm/host_agreement.h"
-#include "lockstep/comm/host_messages.h"
+#include "lockstep/comm/host_map.h"
 #include "lockstep/comm/watched_wait.h"
 
 namespace lockstep::comm {
@@ -16,10 +15,10 @@ namespace lockstep::comm {
 struct HostParts {
   HostMap map;
   int rank = 0;
-  int size = 1;                              // All ranks of the group.
-  c10::intrusive_ptr<c10d::Backend> inside;  // This host's; null for the only rank of a host.
-  c10::intrusive_ptr<c10d::Backend> lane;    // One of each host; null for one without a lane.
-  net::Mailbox* mailbox = nullptr;           // For messages among all ranks.
+  int size = 1;                                 // All ranks of the group.
+  c10::intrusive_ptr<c10d::Backend> inside;     // This host's; null for the only rank of a host.
+  c10::intrusive_ptr<c10d::Backend> lane;       // One of each host; null for one without a lane.
+  c10::intrusive_ptr<c10d::Backend> everybody;  // All ranks.
 };
 
 // One at a time, in the same order on all ranks. Tensors are on the CPU and without gaps; what they
@@ -85,28 +84,11 @@ class HostCollectives {
   // Each rank's row of as many numbers, by rank.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> all_rows(
       const std::vector<std::int64_t>& mine, Deadline deadline) const;
-  struct Sizes {
-    std::vector<std::vector<std::int64_t>> rows;  // By rank: bytes for each rank, then of each.
-    int size;
-    [[nodiscard]] std::int64_t given(int from, int to) const {
-      return rows[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
-    }
-    [[nodiscard]] std::int64_t taken(int to, int from) const {
-      return rows[static_cast<std::size_t>(to)][static_cast<std::size_t>(size + from)];
-    }
-  };
-  void require_fit(const Sizes& sizes) const;
-  // inputs[i] goes to rank i, outputs[i] comes from it; what is empty is not sent.
-  void exchange(const Tensors& outputs, const Tensors& inputs, Deadline deadline) const;
-
-  // c10d's tags are ints: no message of a user can have these.
-  static constexpr std::uint64_t kFirstTag = std::uint64_t{1} << 40;
+  void require_fit(std::int64_t has, std::int64_t given, int from, int to) const;
 
   HostParts parts_;
   const HostMap& map_;
   const WatchedWait& waiter_;
-  // All ranks run the same ones in the same order, so they agree on the tag of each.
-  mutable std::uint64_t exchanges_ = 0;
 };
 
 }  // namespace lockstep::comm

@@ -29,7 +29,7 @@ BackendRequest part_of(const BackendRequest& request, const std::string& prefix,
   return part;
 }
 
-std::string place_key(int rank) { return "place/" + std::to_string(rank); }
+std::string ports_key(int rank) { return "ports/" + std::to_string(rank); }
 
 }  // namespace
 
@@ -37,8 +37,7 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
     : map_(map),
       rank_(request.rank),
       store_(request.store),
-      waiter_([this] { return has_ended(); }),
-      mailbox_(request.rank, message_address(request.interfaces)) {
+      waiter_([this] { return has_ended(); }) {
   const auto deadline = Deadline::in(request.connect_timeout);
   const auto& neighbours = map_.ranks_on(map_.here());
   if (neighbours.size() > 1) {
@@ -53,46 +52,44 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
   }
   BackendRequest rest = request;
   rest.connect_timeout = deadline.as_timeout();
-  exchange_places(open_lane(rest, gloo), request.size, deadline);
+  const auto ports = connections_.add_opened_by([&] { open(rest, gloo); }, map_.addresses_of_all());
+  exchange_ports(ports, request.size, deadline);
   connections_.watch(map_.addresses_of_others());
   collectives_.emplace(HostParts{.map = map_,
                                  .rank = rank_,
                                  .size = request.size,
                                  .inside = inside_,
                                  .lane = lane_,
-                                 .mailbox = &mailbox_},
+                                 .everybody = everybody_},
                        waiter_);
 }
 
-std::vector<int> HostLinks::open_lane(const BackendRequest& request, const BackendFactory& gloo) {
-  const auto number = map_.lane();
-  if (!number) {
-    return {};
-  }
+// A lane is a group of its own also where each host has one rank: Gloo counts the collectives of
+// a group, and those of a lane are not started in one order with messages.
+void HostLinks::open(const BackendRequest& request, const BackendFactory& gloo) {
   const NoSigpipe no_sigpipe;  // For Gloo's threads, which write to connections that we cut.
-  const auto lane = part_of(request, "lane/" + std::to_string(*number), map_.here(),
-                            static_cast<std::size_t>(map_.hosts()));
-  return connections_.add_opened_by([&] { lane_ = gloo(lane); }, map_.addresses_of_all());
+  // At once: Gloo's lazy connections block whoever first posts a receive until its peer sends.
+  everybody_ = gloo(part_of(request, "everybody", rank_, static_cast<std::size_t>(request.size)));
+  if (const auto number = map_.lane()) {
+    const auto lane = part_of(request, "lane/" + std::to_string(*number), map_.here(),
+                              static_cast<std::size_t>(map_.hosts()));
+    (void)of_lane_.add_opened_by([&] { lane_ = gloo(lane); }, map_.addresses_of_all());
+  }
 }
 
-void HostLinks::exchange_places(const std::vector<int>& ports, int size, Deadline deadline) {
-  const std::string place = join_numbers(ports) + "\n" + mailbox_.card();
-  store_->set(place_key(rank_), std::vector<std::uint8_t>(place.begin(), place.end()));
+void HostLinks::exchange_ports(const std::vector<int>& ports, int size, Deadline deadline) {
+  const std::string text = join_numbers(ports);
+  store_->set(ports_key(rank_), std::vector<std::uint8_t>(text.begin(), text.end()));
   std::vector<int> theirs;
-  std::vector<std::string> cards;
   for (int rank = 0; rank < size; ++rank) {
-    store_->wait({place_key(rank)}, deadline.as_timeout());
-    const auto lines = split(store_->get_to_str(place_key(rank)), '\n');
-    for (const auto& number : split(lines.front(), ',')) {
+    store_->wait({ports_key(rank)}, deadline.as_timeout());
+    for (const auto& number : split(store_->get_to_str(ports_key(rank)), ',')) {
       if (const auto port = parse_int(trim(number)); port && rank != rank_) {
         theirs.push_back(static_cast<int>(*port));
       }
     }
-    cards.push_back(lines.back());
   }
-  // Another group's mailbox may have been connected meanwhile.
-  connections_.keep_at({.own_ports = ports, .peer_ports = std::move(theirs)});
-  mailbox_.open(cards);
+  connections_.expect({.own_ports = ports, .peer_ports = std::move(theirs)});
 }
 
 HostLinks::~HostLinks() {
@@ -100,7 +97,8 @@ HostLinks::~HostLinks() {
   // A group that is well waits for its works as Gloo does; connections of a broken one are cut, so
   // that what is not done soon never will be.
   if (!broken_.empty() && waiter_.left_one_behind(kGlooNotices)) {
-    // Its destructor would wait for it until its timeout; it goes with the process.
+    // Their destructors would wait for it until its timeout; they go with the process.
+    (void)c10::intrusive_ptr<c10d::Backend>(everybody_).release();
     (void)c10::intrusive_ptr<c10d::Backend>(lane_).release();
   }
 }
@@ -111,7 +109,7 @@ bool HostLinks::has_ended() const {
   if (has_reason(store_, asked_)) {
     return true;
   }
-  if (!connections_.has_closed_one()) {
+  if (!of_lane_.has_closed_one()) {
     return false;
   }
   const auto now = Deadline::Clock::now();
@@ -127,12 +125,9 @@ void HostLinks::begin(const shm::CallName& name) const {
 }
 
 void HostLinks::leave() {
-  has_left_ = true;
   if (inside_) {
     inside_->shutdown();
   }
-  mailbox_.close("rank " + std::to_string(rank_) + " has left the group; form a new one",
-                 net::Mailbox::Close::kPolitely);
 }
 
 void HostLinks::leave_at_once() {
@@ -143,24 +138,8 @@ void HostLinks::leave_at_once() {
     }
   }
   (void)first_reason(store_, broken_);
-  mailbox_.close(broken_, net::Mailbox::Close::kAtOnce);
   leave();
   connections_.cut();
-}
-
-void HostLinks::await(const net::Message& message, Deadline deadline) {
-  comm::await(mailbox_, message, map_, deadline);
-}
-
-void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& words) {
-    if (has_left_) {
-      throw PeerError(what + ": " + words.what());
-    }
-    fail(what, words);
-  }
 }
 
 void HostLinks::fail(const std::string& what, const std::exception& error) {
@@ -172,9 +151,8 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
     throw UsageError(what + ": " + words_of(error));
   }
   throw_if_broken(what);
-  const bool is_lost_connection = dynamic_cast<const PeerError*>(&error) == nullptr ||
-                                  dynamic_cast<const net::RankGone*>(&error) != nullptr;
-  if (is_lost_connection) {
+  const bool from_inside = dynamic_cast<const PeerError*>(&error) != nullptr;
+  if (!from_inside) {
     std::this_thread::sleep_for(kLetOthersSpeak);
   }
   const std::string reason =
@@ -189,7 +167,6 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
     inside_->break_up(reason);
   }
   connections_.cut();
-  mailbox_.close(reason, net::Mailbox::Close::kAtOnce);
   throw_if_broken(what);
   throw PeerError(what + ": " + reason);  // Not reached: it is broken now.
 }

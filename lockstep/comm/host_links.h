@@ -1,5 +1,4 @@
-// What a rank of a job on several hosts holds: shared memory inside its host, Gloo between the
-// hosts of its lane, and a mailbox for messages.
+// What a rank of a job on several hosts holds: shared memory inside its host, Gloo between hosts.
 #pragma once
 
 #include <atomic>
@@ -16,7 +15,6 @@
 #include "lockstep/comm/connections.h"
 #include "lockstep/comm/host_collectives.h"
 #include "lockstep/comm/host_map.h"
-#include "lockstep/comm/host_messages.h"
 #include "lockstep/comm/shm_backend.h"
 
 namespace lockstep::comm {
@@ -36,16 +34,12 @@ class HostLinks {
   void begin(const shm::CallName& name) const;
   // Through the hosts; one at a time.
   [[nodiscard]] const HostCollectives& collectives() const { return *collectives_; }
-  // Between any two ranks.
-  [[nodiscard]] net::Mailbox& mailbox() { return mailbox_; }
-  // Blocks until the message is done. Throws what it failed with, and PeerError at the deadline.
-  void await(const net::Message& message, Deadline deadline);
+  // Gloo among all ranks, for messages.
+  [[nodiscard]] const c10::intrusive_ptr<c10d::Backend>& everybody() const { return everybody_; }
 
   // Ends the group on all ranks after an error, as far as they can be reached; the first rank's
   // reason becomes everybody's. Throws PeerError with it; UsageError passes.
   [[noreturn]] void fail(const std::string& what, const std::exception& error);
-  // The same, but what fails because this rank leaves is no error of the group.
-  [[noreturn]] void fail_or_leave(const std::string& what, const std::exception_ptr& error);
   // Throws PeerError with that reason once there is one; UsageError in a fork.
   void throw_if_broken(const std::string& what) const;
   void throw_if_fork(const std::string& what) const;
@@ -58,10 +52,9 @@ class HostLinks {
   void leave_at_once();
 
  private:
-  // Returns the ports at which Gloo listens.
-  std::vector<int> open_lane(const BackendRequest& request, const BackendFactory& gloo);
-  // Tells the others where this rank listens, and hears it of them.
-  void exchange_places(const std::vector<int>& ports, int size, Deadline deadline);
+  void open(const BackendRequest& request, const BackendFactory& gloo);
+  // So that connections that are opened later are known for the group's.
+  void exchange_ports(const std::vector<int>& ports, int size, Deadline deadline);
   [[nodiscard]] bool has_ended() const;
 
   ForkGuard fork_guard_;
@@ -70,16 +63,16 @@ class HostLinks {
   c10::intrusive_ptr<c10d::Store> store_;
   // Whether the store owes an answer: it may be stopped, and waits look often.
   std::shared_ptr<std::atomic<bool>> asked_ = std::make_shared<std::atomic<bool>>(false);
-  Connections connections_;                                          // The lane's.
-  mutable std::atomic<Deadline::Clock::time_point> closed_since_{};  // One of them.
+  Connections connections_;
+  Connections of_lane_;
+  mutable std::atomic<Deadline::Clock::time_point> closed_since_{};  // One of the lane's.
   WatchedWait waiter_;
-  c10::intrusive_ptr<ShmBackend> inside_;       // Null for the only rank of a host.
+  c10::intrusive_ptr<ShmBackend> inside_;  // Null for the only rank of a host.
+  c10::intrusive_ptr<c10d::Backend> everybody_;
   c10::intrusive_ptr<c10d::Backend> lane_;      // Null for a rank without a lane.
   std::optional<HostCollectives> collectives_;  // Set by the constructor.
   mutable std::mutex mutex_;
   std::string broken_;  // Why; empty while all is well.
-  std::atomic<bool> has_left_{false};
-  net::Mailbox mailbox_;  // Last: its thread uses the others.
 };
 
 }  // namespace lockstep::comm

@@ -1,18 +1,26 @@
 // The collectives over several hosts in which ranks send to ranks.
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/host_bytes.h"
 #include "lockstep/comm/host_collectives.h"
-#include "lockstep/comm/sparse_sum.h"
 #include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep::comm {
 namespace {
 
 using Numbers = std::vector<std::int64_t>;
+
+// As long as the longest, for Gloo, which takes equal ones alone.
+at::Tensor padded(const at::Tensor& bytes, std::int64_t length) {
+  at::Tensor result = at::zeros({length}, at::kByte);
+  result.narrow(0, 0, bytes.numel()).copy_(bytes);
+  return result;
+}
 
 }  // namespace
 
@@ -30,85 +38,94 @@ std::vector<Numbers> HostCollectives::all_rows(const Numbers& mine, Deadline dea
   return rows;
 }
 
-void HostCollectives::require_fit(const Sizes& sizes) const {
-  for (int from = 0; from < parts_.size; ++from) {
-    for (int to = 0; to < parts_.size; ++to) {
-      const auto given = sizes.given(from, to);
-      const auto expected = sizes.taken(to, from);
-      if (given != expected) {
-        throw PeerError("the ranks' calls do not match: rank " + std::to_string(from) + " gives " +
-                        std::to_string(given) + " bytes to rank " + std::to_string(to) +
-                        ", which expects " + std::to_string(expected) +
-                        "; both must have tensors of the same size");
-      }
-    }
-  }
-}
-
-// What each rank gives to each, and takes of each, is known to all before anything is sent: so a
-// call that does not fit is the same error on all ranks.
-void HostCollectives::exchange(const Tensors& outputs, const Tensors& inputs,
-                               Deadline deadline) const {
-  const Tensors given = as_bytes(inputs);
-  const Tensors taken = as_bytes(outputs);
-  Numbers mine = element_counts(given);
-  const Numbers more = element_counts(taken);
-  mine.insert(mine.end(), more.begin(), more.end());
-  require_fit({.rows = all_rows(mine, deadline), .size = parts_.size});
-  const auto tag = kFirstTag + exchanges_++;
-  std::vector<net::MessagePointer> messages;
-  for (int step = 1; step < parts_.size; ++step) {  // Not all to the same rank at once.
-    const int to = (parts_.rank + step) % parts_.size;
-    const int from = (parts_.rank + parts_.size - step) % parts_.size;
-    if (const auto& tensor = taken[static_cast<std::size_t>(from)]; tensor.numel() > 0) {
-      messages.push_back(post_receive(*parts_.mailbox, from, tag, tensor));
-    }
-    if (const auto& tensor = given[static_cast<std::size_t>(to)]; tensor.numel() > 0) {
-      messages.push_back(post_send(*parts_.mailbox, to, tag, tensor));
-    }
-  }
-  const auto own = static_cast<std::size_t>(parts_.rank);
-  taken[own].copy_(given[own]);
-  for (const auto& message : messages) {
-    comm::await(*parts_.mailbox, *message, map_, deadline);
+void HostCollectives::require_fit(std::int64_t has, std::int64_t given, int from, int to) const {
+  if (has != given) {
+    throw PeerError("the ranks' calls do not match: rank " + std::to_string(from) + " gives " +
+                    std::to_string(given) + " bytes to rank " + std::to_string(to) +
+                    ", which expects " + std::to_string(has) +
+                    "; both must have tensors of the same size");
   }
 }
 
 void HostCollectives::gather(const Tensors& outputs, const at::Tensor& input, int root,
                              Deadline deadline) const {
   ask("gather (to rank " + std::to_string(root) + ")", deadline).require(map_);
-  const auto ranks = static_cast<std::size_t>(parts_.size);
-  Tensors given(ranks, empty_bytes(0));
-  given[static_cast<std::size_t>(root)] = input;
-  exchange(parts_.rank == root ? outputs : Tensors(ranks, empty_bytes(0)), given, deadline);
+  const auto rows = all_rows({static_cast<std::int64_t>(input.nbytes())}, deadline);
+  const std::int64_t longest = (*std::max_element(rows.begin(), rows.end()))[0];
+  std::vector<Tensors> lists;
+  const Tensors results = as_bytes(outputs);
+  if (parts_.rank == root) {
+    lists.emplace_back();
+    for (int rank = 0; rank < parts_.size; ++rank) {
+      const auto i = static_cast<std::size_t>(rank);
+      require_fit(results[i].numel(), rows[i][0], rank, root);
+      lists[0].push_back(empty_bytes(longest));
+    }
+  }
+  if (longest == 0) {
+    return;
+  }
+  Tensors inputs{padded(as_bytes(input), longest)};
+  auto options = with_timeout<c10d::GatherOptions>(deadline);
+  options.rootRank = root;
+  waiter_.wait(*waiter_.remember(parts_.everybody->gather(lists, inputs, options)));
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    results[i].copy_(lists[0][i].narrow(0, 0, results[i].numel()));
+  }
 }
 
 void HostCollectives::scatter(const at::Tensor& output, const Tensors& inputs, int root,
                               Deadline deadline) const {
   ask("scatter (from rank " + std::to_string(root) + ")", deadline).require(map_);
-  const auto ranks = static_cast<std::size_t>(parts_.size);
-  Tensors taken(ranks, empty_bytes(0));
-  taken[static_cast<std::size_t>(root)] = output;
-  exchange(taken, parts_.rank == root ? inputs : Tensors(ranks, empty_bytes(0)), deadline);
+  const auto rows = all_rows({static_cast<std::int64_t>(output.nbytes())}, deadline);
+  const std::int64_t longest = (*std::max_element(rows.begin(), rows.end()))[0];
+  std::vector<Tensors> lists;
+  if (parts_.rank == root) {
+    lists.emplace_back();
+    for (int rank = 0; rank < parts_.size; ++rank) {
+      const auto i = static_cast<std::size_t>(rank);
+      const at::Tensor bytes = as_bytes(inputs[i]);
+      require_fit(rows[i][0], bytes.numel(), root, rank);
+      lists[0].push_back(padded(bytes, longest));
+    }
+  }
+  if (longest == 0) {
+    return;
+  }
+  Tensors outputs{empty_bytes(longest)};
+  auto options = with_timeout<c10d::ScatterOptions>(deadline);
+  options.rootRank = root;
+  waiter_.wait(*waiter_.remember(parts_.everybody->scatter(outputs, lists, options)));
+  const at::Tensor bytes = as_bytes(output);
+  bytes.copy_(outputs[0].narrow(0, 0, bytes.numel()));
 }
 
 void HostCollectives::all_to_all(const Tensors& outputs, const Tensors& inputs,
                                  Deadline deadline) const {
   ask("all_to_all", deadline).require(map_);
-  exchange(outputs, inputs, deadline);
+  const Tensors given = as_bytes(inputs);
+  const Tensors taken = as_bytes(outputs);
+  Numbers given_counts = element_counts(given);
+  Numbers taken_counts = element_counts(taken);
+  const auto rows = all_rows(given_counts, deadline);
+  for (int rank = 0; rank < parts_.size; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    require_fit(taken_counts[i], rows[i][static_cast<std::size_t>(parts_.rank)], rank, parts_.rank);
+  }
+  at::Tensor sent = flattened(given);
+  at::Tensor received =
+      empty_bytes(std::accumulate(taken_counts.begin(), taken_counts.end(), std::int64_t{0}));
+  const auto options = with_timeout<c10d::AllToAllOptions>(deadline);
+  waiter_.wait(*waiter_.remember(
+      parts_.everybody->alltoall_base(received, sent, taken_counts, given_counts, options)));
+  unflatten(received, taken);
 }
 
 void HostCollectives::all_reduce_sparse(at::Tensor tensor, Deadline deadline) const {
   ask("all_reduce of sparse tensors", deadline).require(map_);
-  const at::Tensor sum = sparse_sum(
-      parts_.size, tensor,
-      {.all_gather = [&](const Tensors& outputs,
-                         const at::Tensor& input) { all_gather(outputs, input, deadline); },
-       .mismatch =
-           [](const std::string& words) {
-             throw PeerError("the ranks' calls do not match: " + words);
-           }});
-  tensor.copy_(sum);
+  Tensors tensors{std::move(tensor)};
+  const auto options = with_timeout<c10d::AllreduceOptions>(deadline);
+  waiter_.wait(*waiter_.remember(parts_.everybody->allreduce(tensors, options)));
 }
 
 }  // namespace lockstep::comm

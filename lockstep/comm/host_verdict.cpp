@@ -8,7 +8,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/peer_error.h"
-#include "lockstep/net/message.h"
 
 namespace lockstep::comm {
 namespace {
@@ -43,13 +42,6 @@ Answer ask(const Answer& otherwise, const std::function<Answer()>& question) {
 
 std::string reason_of(const std::exception& error, const HostMap& map, int rank,
                       const std::vector<std::string>& silent) {
-  if (const auto* gone = dynamic_cast<const net::RankGone*>(&error)) {
-    return "rank " + std::to_string(gone->rank()) + " on " +
-           map.describe(map.host_of(gone->rank())) +
-           (silent.empty() ? " broke its connection: it ended or failed, see its log"
-                           : " does not answer any more; is it down, or its network?") +
-           " (rank " + std::to_string(rank) + " saw: " + error.what() + ")";
-  }
   if (dynamic_cast<const PeerError*>(&error) != nullptr) {
     return error.what();  // From inside the host; it names the rank.
   }

@@ -10,7 +10,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/comm/arguments.h"
-#include "lockstep/comm/monitored_barrier.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/profile.h"
 #include "lockstep/comm/queued_work.h"
@@ -106,6 +105,7 @@ c10::intrusive_ptr<c10d::Backend> HostsBackend::split(const c10::intrusive_ptr<c
 void HostsBackend::setTimeout(std::chrono::milliseconds timeout) {
   shared_->links.throw_if_broken(what("setTimeout"));
   timeout_ = timeout;
+  shared_->links.everybody()->setTimeout(timeout);
 }
 
 void HostsBackend::shutdown() {
@@ -298,32 +298,11 @@ HostsBackend::WorkPointer HostsBackend::barrier(const c10d::BarrierOptions& opti
 }
 
 void HostsBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  auto& links = shared_->links;
-  links.throw_if_broken(what("monitored_barrier"));
+  shared_->links.throw_if_broken(what("monitored_barrier"));
   const std::string name = what("monitored_barrier #" + std::to_string(++started_));
-  auto& mailbox = links.mailbox();
-  MonitoredBarrier{
-      .rank = getRank(),
-      .size = getSize(),
-      .number = started_,
-      .timeout = options.timeout == c10d::kUnsetTimeout ? timeout_.load() : options.timeout,
-      .group_timeout = timeout_,
-      .wait_all_ranks = wait_all_ranks,
-      .send = [&](int to, std::uint64_t tag) { mailbox.send(to, tag, {}, nullptr); },
-      .receive = [&](int from, std::uint64_t tag) -> MonitoredBarrier::Wait {
-        return [&, message = mailbox.receive(from, tag, {}, nullptr)](Deadline deadline) {
-          try {
-            links.await(*message, deadline);
-          } catch (const PeerError& error) {
-            if (getRank() == 0) {
-              throw;  // It says itself who is missing.
-            }
-            links.fail(name, error);
-          }
-        };
-      },
-      .break_up = [&](const std::string& reason) { links.fail(name, PeerError(reason)); }}
-      .run();
+  const NoSigpipe no_sigpipe;  // Gloo writes in the thread that calls it.
+  as_peer_error(name,
+                [&] { shared_->links.everybody()->monitoredBarrier(options, wait_all_ranks); });
 }
 
 }  // namespace lockstep::comm

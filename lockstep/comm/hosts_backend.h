@@ -11,8 +11,7 @@
 namespace lockstep::comm {
 
 // Collectives run in the order in which they were started, one at a time, in a thread of the
-// group's own or in one that waits. Two ranks are connected when they first have a message for
-// each other.
+// group's own or in one that waits. Messages are Gloo's.
 //
 // Errors are UsageError for a call that cannot work, also any call in a fork of the process that
 // made the group, and PeerError, naming a rank or a host, for what happens on the way; after a
@@ -103,7 +102,10 @@ class HostsBackend : public c10d::Backend {
   WorkPointer gather_lists(Start begin, const TensorLists& outputs, const Tensors& inputs);
   // all_to_all in both forms.
   WorkPointer exchange(Start begin, const Tensors& outputs, const Tensors& inputs);
-  WorkPointer receive(const Tensors& tensors, int source, int tag);
+  // One of Gloo's messages, of a tensor that it takes from `tensor` or is to put there.
+  enum class Way { kOut, kIn };
+  WorkPointer message(const char* operation, Way way, const at::Tensor& tensor,
+                      const std::function<WorkPointer(Tensors&)>& begin);
   [[nodiscard]] std::string what(const std::string& operation) const;
 
   BackendRequest made_by_;  // Without its store.

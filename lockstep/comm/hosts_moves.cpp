@@ -1,8 +1,10 @@
 // The collectives of HostsBackend that move tensors and compute nothing, and its messages.
 #include "lockstep/base/error.h"
+#include "lockstep/base/no_sigpipe.h"
 #include "lockstep/comm/arguments.h"
+#include "lockstep/comm/forwarded_work.h"
 #include "lockstep/comm/hosts_backend.h"
-#include "lockstep/comm/message_work.h"
+#include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/shm_tensor.h"
 #include "lockstep/comm/tensor_lists.h"
 
@@ -206,41 +208,44 @@ HostsBackend::WorkPointer HostsBackend::exchange(Start begin, const Tensors& out
                });
 }
 
+HostsBackend::WorkPointer HostsBackend::message(const char* operation, Way way,
+                                                const at::Tensor& tensor,
+                                                const std::function<WorkPointer(Tensors&)>& begin) {
+  const std::string name = what(operation);
+  shared_->links.throw_if_broken(name);
+  require_dense_cpu(tensor, name);
+  if (way == Way::kIn) {
+    require_separate_elements(tensor, name);
+  }
+  Tensors dense{without_gaps(tensor)};
+  const NoSigpipe no_sigpipe;  // Gloo may write in the thread that starts it.
+  auto work = as_peer_error(name, [&] { return begin(dense); });
+  shared_->links.waiter().remember(work);
+  return c10::make_intrusive<ForwardedWork>(std::shared_ptr<HostLinks>(shared_, &shared_->links),
+                                            std::move(work), name, Tensors{tensor},
+                                            way == Way::kIn ? copy_back(dense, {tensor}) : nullptr);
+}
+
 HostsBackend::WorkPointer HostsBackend::send(Tensors& tensors, int destination, int tag) {
   const std::string name = what("send");
-  shared_->links.throw_if_broken(name);
-  const at::Tensor tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
   require_rank(destination, getSize(), "destination", name);
-  auto message = post_send(shared_->links.mailbox(), destination, static_cast<std::uint64_t>(tag),
-                           without_gaps(tensor));
-  return c10::make_intrusive<MessageWork>(
-      std::shared_ptr<HostLinks>(shared_, &shared_->links), std::move(message),
-      MessageWork::Call{c10d::OpType::SEND, name, {tensor}, timeout_, nullptr});
+  return message("send", Way::kOut, only(tensors, name), [&](Tensors& dense) {
+    return shared_->links.everybody()->send(dense, destination, tag);
+  });
 }
 
 HostsBackend::WorkPointer HostsBackend::recv(Tensors& tensors, int source, int tag) {
-  require_rank(source, getSize(), "source", what("recv"));
-  return receive(tensors, source, tag);
+  const std::string name = what("recv");
+  require_rank(source, getSize(), "source", name);
+  return message("recv", Way::kIn, only(tensors, name), [&](Tensors& dense) {
+    return shared_->links.everybody()->recv(dense, source, tag);
+  });
 }
 
 HostsBackend::WorkPointer HostsBackend::recvAnysource(Tensors& tensors, int tag) {
-  return receive(tensors, net::kAnySource, tag);
-}
-
-HostsBackend::WorkPointer HostsBackend::receive(const Tensors& tensors, int source, int tag) {
-  const std::string name = what("recv");
-  shared_->links.throw_if_broken(name);
-  const at::Tensor tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
-  require_separate_elements(tensor, name);
-  const at::Tensor dense = without_gaps(tensor);
-  auto message =
-      post_receive(shared_->links.mailbox(), source, static_cast<std::uint64_t>(tag), dense);
-  const auto type = source == net::kAnySource ? c10d::OpType::RECVANYSOURCE : c10d::OpType::RECV;
-  return c10::make_intrusive<MessageWork>(
-      std::shared_ptr<HostLinks>(shared_, &shared_->links), std::move(message),
-      MessageWork::Call{type, name, {tensor}, timeout_, copy_back({dense}, {tensor})});
+  return message("recv", Way::kIn, only(tensors, what("recv")), [&](Tensors& dense) {
+    return shared_->links.everybody()->recvAnysource(dense, tag);
+  });
 }
 
 }  // namespace lockstep::comm

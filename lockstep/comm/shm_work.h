@@ -9,7 +9,6 @@
 #include "lockstep/comm/profile.h"
 #include "lockstep/comm/shm_tensor.h"
 #include "lockstep/shm/mailbox.h"
-#include "lockstep/shm/receive_thread.h"
 #include "lockstep/shm/team.h"
 #include "lockstep/shm/work_queue.h"
 
@@ -24,48 +23,36 @@ struct ShmGroup {
 
   std::unique_ptr<shm::Team> team;
   shm::Mailbox mailbox;
-  // Last: their threads use the others.
-  shm::ReceiveThread receive_thread;
-  shm::WorkQueue queue;
+  shm::WorkQueue queue;  // Last: its thread uses the others.
 };
 
 // A message that is awaited. A receive that failed, also because a wait for it timed out, is
-// complete and stays failed: the message, should it come, is for the next receive. Its future is
-// completed by the group's thread, and does not keep the group.
+// complete and stays failed: the message, should it come, is for the next receive.
 class ShmReceive : public c10d::Work {
  public:
   ShmReceive(std::shared_ptr<ShmGroup> group, const at::Tensor& tensor, int source, int tag,
              std::chrono::milliseconds default_timeout);
 
   bool isCompleted() override;
-  bool isSuccess() const override { return message_->finished && !message_->receipt->failure; }
-  std::exception_ptr exception() const override {
-    return message_->finished ? message_->receipt->failure : nullptr;
-  }
+  bool isSuccess() const override { return finished_ && !receipt_->failure; }
+  std::exception_ptr exception() const override { return finished_ ? receipt_->failure : nullptr; }
   bool wait(std::chrono::milliseconds timeout) override;
   void synchronize() override {}
-  std::vector<at::Tensor> result() override { return {message_->tensor}; }
-  int sourceRank() const override { return message_->receipt->from; }
+  std::vector<at::Tensor> result() override { return {tensor_}; }
+  int sourceRank() const override { return receipt_->from; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
-  // What the group's thread needs, too.
-  struct Message {
-    Message(const at::Tensor& the_tensor, c10d::OpType type);
-    void put_in_place();  // Once, when it is done.
-
-    at::Tensor tensor;
-    Packed packed;
-    std::shared_ptr<shm::Receipt> receipt;
-    std::mutex mutex;
-    std::atomic<bool> finished{false};
-    std::shared_ptr<at::RecordFunction> event;
-  };
+  void put_in_place();
 
   std::shared_ptr<ShmGroup> group_;
-  std::shared_ptr<Message> message_;
+  at::Tensor tensor_;
+  Packed packed_;
+  std::shared_ptr<shm::Receipt> receipt_;
   std::chrono::milliseconds default_timeout_;
-  std::mutex future_mutex_;
+  std::mutex finish_mutex_;
+  std::atomic<bool> finished_{false};
+  std::shared_ptr<at::RecordFunction> event_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 

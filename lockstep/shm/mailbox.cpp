@@ -76,7 +76,7 @@ std::shared_ptr<Receipt> Mailbox::post(Receipt wanted) {
 }
 
 bool Mailbox::is_done(const Receipt& receipt) {
-  if (has_come(receipt)) {
+  if (deliver_all(receipt)) {
     return true;
   }
   try {
@@ -89,7 +89,7 @@ bool Mailbox::is_done(const Receipt& receipt) {
   }
 }
 
-bool Mailbox::has_come(const Receipt& receipt) {
+bool Mailbox::deliver_all(const Receipt& receipt) {
   team_.watch().require_member();
   const std::lock_guard lock(mutex_);
   for (int rank = 0; rank < team_.size(); ++rank) {
@@ -132,13 +132,13 @@ Wait Mailbox::wait_for(const Receipt& receipt, Deadline deadline) {
     return present.empty() ? all : present;
   };
   return {.what = [&] { return text_of(receipt, team_); },
-          .ready = [&] { return has_come(receipt); },
+          .ready = [&] { return deliver_all(receipt); },
           .awaited = awaited,
           .deadline = deadline};
 }
 
 void Mailbox::complete(const Receipt& receipt, Deadline deadline) {
-  if (has_come(receipt)) {
+  if (deliver_all(receipt)) {
     return;
   }
   try {

@@ -46,10 +46,8 @@ class Mailbox {
   // `wanted` says what is wanted and where to.
   std::shared_ptr<Receipt> post(Receipt wanted);
 
-  // Delivers what has come, then tells whether this one is done.
-  bool has_come(const Receipt& receipt);
-  // The same, but it is done also when its source has ended or left, or the group is broken. Does
-  // not block.
+  // Delivers what has come, then tells whether this one is done: it is also when its source has
+  // ended or left, or the group is broken. Does not block.
   bool is_done(const Receipt& receipt);
   // Blocks until it is done, which it is at the deadline: then it has failed.
   void complete(const Receipt& receipt, Deadline deadline);
@@ -78,6 +76,7 @@ class Mailbox {
   [[nodiscard]] Letter* letter_at(int from, std::uint64_t place) const;
   void free_taken(int destination);
   void look(int from);
+  bool deliver_all(const Receipt& receipt);
   bool deliver(Receipt& receipt);
   void withdraw(const Receipt& receipt, std::exception_ptr failure);
   [[nodiscard]] Wait wait_for(const Receipt& receipt, Deadline deadline);

@@ -57,26 +57,21 @@ TEST(Connections, ThoseToOtherAddressesAreNotTaken) {
   EXPECT_EQ(connections.size(), 0U);
 }
 
-TEST(Connections, ThoseThatAnotherThreadOpenedMeanwhileAreKnownByTheirPorts) {
+TEST(Connections, ThoseThatAreOpenedLaterAreKnownByTheirPorts) {
   Connections connections;
   std::optional<Listener> listener;
-  std::optional<Pair> other;
-  UniqueFd here;
-  const auto ports = connections.add_opened_by(
-      [&] {
-        listener = listen_on({"127.0.0.1", 0});
-        other.emplace();
-        here = connect_to({"127.0.0.1", listener->port}, Deadline::in(std::chrono::seconds(5)));
-      },
-      {"127.0.0.1"});
-  const UniqueFd there(::accept(listener->fd.get(), nullptr, nullptr));
+  const auto ports =
+      connections.add_opened_by([&] { listener = listen_on({"127.0.0.1", 0}); }, {"127.0.0.1"});
   EXPECT_THAT(ports, ::testing::ElementsAre(listener->port));
-  EXPECT_EQ(connections.size(), 3U);
-  connections.keep_at({.own_ports = {}, .peer_ports = ports});
-  EXPECT_EQ(connections.size(), 1U) << "the one to the port";
+  connections.expect({.own_ports = ports, .peer_ports = {}});
+  const Pair other;
+  const auto here =
+      connect_to({"127.0.0.1", listener->port}, Deadline::in(std::chrono::seconds(5)));
+  const UniqueFd there(::accept(listener->fd.get(), nullptr, nullptr));
+  EXPECT_EQ(connections.size(), 1U) << "the end at the port";
   connections.cut();
-  EXPECT_TRUE(has_ended(there));
-  EXPECT_FALSE(has_ended(other->here));
+  EXPECT_TRUE(has_ended(here));
+  EXPECT_FALSE(has_ended(other.here));
 }
 
 TEST(Connections, ADescriptorThatWasClosedAndIsAnothersNowIsLeftAlone) {
