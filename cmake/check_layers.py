@@ -29,8 +29,9 @@ MAY_INCLUDE = {
             "base"},
 }
 TORCH_FREE = {"base", "cluster", "shm", "log", "launch"}
-# Folders of other layers that are torch-free too: parsers of files, which are fuzzed.
-TORCH_FREE_FOLDERS = {"data/decode", "data/readers"}
+# Folders of other layers that are torch-free too: parsers of files, which are fuzzed, and worker
+# threads, which run under ThreadSanitizer.
+TORCH_FREE_FOLDERS = {"data/decode", "data/readers", "data/workers"}
 UMBRELLA = "lockstep/lockstep.h"
 
 # Sources without a test file of their own, and why.

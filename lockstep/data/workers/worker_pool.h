@@ -1,0 +1,69 @@
+// Threads that make the results of a job ahead of their use and hand them over in order.
+//
+// A job is a function of a number: 0, 1, 2, ... Workers take the numbers in this order, as many as
+// may be made ahead, and next() gives the results in the same order whoever was faster. The threads
+// stay from job to job.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "lockstep/base/fork_guard.h"
+
+namespace lockstep::data {
+
+struct WorkerPoolOptions {
+  int num_workers = 1;
+  // Numbers that workers may have taken and next() has not given yet: what is kept in memory.
+  std::int64_t prefetch = 2;
+  // How long next() waits, and how long the end of the pool waits for a worker since it took its
+  // number; 0: for ever.
+  std::chrono::milliseconds timeout{0};
+  // Called in each worker, with its number, before its first result. What it throws takes the place
+  // of the result, and it is called again before the next one.
+  std::function<void(int worker)> worker_init_fn;
+};
+
+// One thread at a time calls its functions. In a fork of the process that made it there are no
+// workers: start() and next() throw UsageError there, and its end does nothing.
+class WorkerPool {
+ public:
+  using Result = std::shared_ptr<void>;
+  using Job = std::function<Result(std::int64_t number)>;  // Called by several threads at once.
+
+  // Starts the threads. Throws UsageError if there is no worker or nothing may be made ahead, and
+  // std::system_error if the system gives no thread.
+  explicit WorkerPool(WorkerPoolOptions options);
+  // Waits for what workers are doing, then joins them. One that has been at its number for longer
+  // than the timeout is left behind, with all that it uses.
+  ~WorkerPool();
+  WorkerPool(const WorkerPool&) = delete;
+  WorkerPool& operator=(const WorkerPool&) = delete;
+
+  // Begins a job with the numbers 0 to count - 1. What is left of the former one is dropped; a
+  // worker that is still at it takes part once it is done. Does not block.
+  void start(Job job, std::int64_t count);
+  // Drops what is left of the job. Does not block.
+  void stop();
+
+  // The result of the next number, null behind the last one. Blocks until it is there; throws what
+  // the job threw for this number, after which the next call gives the next number. Throws IoError
+  // saying what each worker is doing if it takes longer than the timeout; the number stays the
+  // next one.
+  Result next();
+
+  [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
+
+ private:
+  struct State;  // Shared with the threads: one that is left behind still has it.
+
+  void require_owner() const;
+  void stop_workers();
+
+  std::shared_ptr<State> state_;
+  ForkGuard fork_guard_;
+};
+
+}  // namespace lockstep::data
