@@ -19,6 +19,8 @@
 #include "lockstep/data/datasets/table.h"
 #include "lockstep/data/datasets/tensor_dataset.h"
 #include "lockstep/data/decode/decode.h"
+#include "lockstep/data/loader/collate.h"
+#include "lockstep/data/loader/data_loader.h"
 #include "lockstep/data/samplers/batch_sampler.h"
 #include "lockstep/data/samplers/distributed_sampler.h"
 #include "lockstep/data/samplers/global_batch.h"

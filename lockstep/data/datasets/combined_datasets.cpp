@@ -55,6 +55,22 @@ Sample Subset::get(std::int64_t index) const {
   return dataset_->get(indices_[static_cast<std::size_t>(index)]);
 }
 
+Sample Subset::get_in_epoch(std::int64_t index, const EpochSeed& epoch) const {
+  require_index("Subset", index, size());
+  return dataset_->get_in_epoch(indices_[static_cast<std::size_t>(index)], epoch);
+}
+
+std::optional<Sample> Subset::get_batch(std::span<const std::int64_t> indices,
+                                        const EpochSeed& epoch) const {
+  std::vector<std::int64_t> inner;
+  inner.reserve(indices.size());
+  for (const std::int64_t index : indices) {
+    require_index("Subset", index, size());
+    inner.push_back(indices_[static_cast<std::size_t>(index)]);
+  }
+  return dataset_->get_batch(inner, epoch);
+}
+
 ConcatDataset::ConcatDataset(std::vector<std::shared_ptr<const Dataset>> datasets)
     : datasets_(std::move(datasets)) {
   if (datasets_.empty()) {
@@ -66,12 +82,28 @@ ConcatDataset::ConcatDataset(std::vector<std::shared_ptr<const Dataset>> dataset
   }
 }
 
-Sample ConcatDataset::get(std::int64_t index) const {
+ConcatDataset::Place ConcatDataset::place_of(std::int64_t index) const {
   require_index("ConcatDataset", index, size());
   const auto which =
       static_cast<std::size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
-  const Dataset& dataset = *datasets_[which];
-  return dataset.get(index - (ends_[which] - dataset.size()));
+  return {which, index - (ends_[which] - datasets_[which]->size())};
+}
+
+Sample ConcatDataset::get(std::int64_t index) const {
+  const Place place = place_of(index);
+  return datasets_[place.which]->get(place.index);
+}
+
+Sample ConcatDataset::get_in_epoch(std::int64_t index, const EpochSeed& epoch) const {
+  const Place place = place_of(index);
+  // Samples of the same index in two data sets draw other numbers.
+  return datasets_[place.which]->get_in_epoch(
+      place.index, {.seed = epoch.seed + place.which, .epoch = epoch.epoch});
+}
+
+bool ConcatDataset::is_in_memory() const {
+  return std::ranges::all_of(datasets_,
+                             [](const auto& dataset) { return dataset->is_in_memory(); });
 }
 
 std::vector<Subset> random_split(const std::shared_ptr<const Dataset>& dataset,

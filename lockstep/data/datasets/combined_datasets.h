@@ -3,6 +3,7 @@
 
 #include <ATen/core/Generator.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,10 @@ class Subset : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override;
   [[nodiscard]] Sample get(std::int64_t index) const override;
+  [[nodiscard]] Sample get_in_epoch(std::int64_t index, const EpochSeed& epoch) const override;
+  [[nodiscard]] std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
+                                                const EpochSeed& epoch) const override;
+  [[nodiscard]] bool is_in_memory() const override { return dataset_->is_in_memory(); }
 
   [[nodiscard]] const std::vector<std::int64_t>& indices() const { return indices_; }
 
@@ -36,8 +41,16 @@ class ConcatDataset : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return ends_.back(); }
   [[nodiscard]] Sample get(std::int64_t index) const override;
+  [[nodiscard]] Sample get_in_epoch(std::int64_t index, const EpochSeed& epoch) const override;
+  [[nodiscard]] bool is_in_memory() const override;
 
  private:
+  struct Place {
+    std::size_t which;   // Data set,
+    std::int64_t index;  // and index in it.
+  };
+  [[nodiscard]] Place place_of(std::int64_t index) const;
+
   std::vector<std::shared_ptr<const Dataset>> datasets_;
   std::vector<std::int64_t> ends_;  // Where each ends, in indices of all.
 };

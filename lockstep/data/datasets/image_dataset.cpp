@@ -90,6 +90,12 @@ Sample ImageDataset::get(std::int64_t index) const {
   return {one.images.select(0, 0), one.labels.select(0, 0)};
 }
 
+std::optional<Sample> ImageDataset::get_batch(std::span<const std::int64_t> indices,
+                                              const EpochSeed& /*epoch*/) const {
+  Batch made = batch(indices);
+  return Sample{std::move(made.images), std::move(made.labels)};
+}
+
 Batch ImageDataset::batch(std::span<const std::int64_t> indices) const {
   for (const std::int64_t index : indices) {
     if (index < 0 || index >= size()) {

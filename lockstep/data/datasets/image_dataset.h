@@ -45,6 +45,9 @@ class ImageDataset : public Dataset {
   // In the order of `indices`, in memory of its own. Throws UsageError naming an index that is out
   // of range.
   [[nodiscard]] Batch batch(std::span<const std::int64_t> indices) const;
+  [[nodiscard]] std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
+                                                const EpochSeed& epoch) const override;
+  [[nodiscard]] bool is_in_memory() const override { return true; }
 
   [[nodiscard]] const at::Tensor& images() const { return images_; }  // uint8 [N, C, H, W].
   [[nodiscard]] const at::Tensor& labels() const { return labels_; }  // int64 [N].

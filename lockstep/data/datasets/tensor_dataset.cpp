@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/datasets/gather_rows.h"
 
 namespace lockstep::data {
 
@@ -24,6 +25,15 @@ TensorDataset::TensorDataset(at::Tensor data, at::Tensor target)
 Sample TensorDataset::get(std::int64_t index) const {
   require_index("TensorDataset", index, size());
   return {data_.select(0, index), target_.defined() ? target_.select(0, index) : at::Tensor()};
+}
+
+std::optional<Sample> TensorDataset::get_batch(std::span<const std::int64_t> indices,
+                                               const EpochSeed& /*epoch*/) const {
+  for (const std::int64_t index : indices) {
+    require_index("TensorDataset", index, size());
+  }
+  return Sample{gather_rows(data_, indices),
+                target_.defined() ? gather_rows(target_, indices) : at::Tensor()};
 }
 
 }  // namespace lockstep::data

@@ -15,6 +15,9 @@ class TensorDataset : public Dataset {
 
   [[nodiscard]] std::int64_t size() const override { return data_.size(0); }
   [[nodiscard]] Sample get(std::int64_t index) const override;  // Views, not copies.
+  [[nodiscard]] std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
+                                                const EpochSeed& epoch) const override;
+  [[nodiscard]] bool is_in_memory() const override { return true; }
 
   [[nodiscard]] const at::Tensor& data() const { return data_; }
   [[nodiscard]] const at::Tensor& target() const { return target_; }

@@ -32,6 +32,8 @@ class BatchSampler {
   // Of one epoch.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const;
 
+  [[nodiscard]] const Sampler& sampler() const { return *sampler_; }
+
   // How many batches() there are.
   [[nodiscard]] std::int64_t size() const;
 

@@ -53,6 +53,7 @@ class DistributedSampler : public Sampler {
   [[nodiscard]] std::vector<std::int64_t> indices() const override;
 
   [[nodiscard]] std::int64_t size() const override;
+  [[nodiscard]] std::int64_t dataset_size() const { return dataset_size_; }
 
  private:
   std::int64_t dataset_size_;

@@ -254,6 +254,9 @@ WorkerPool::Result WorkerPool::next() {
   return std::move(slot.result);
 }
 
+// Workers only read it, so its writer's thread needs no lock.
+std::int64_t WorkerPool::given() const { return state_->given; }
+
 void WorkerPool::require_owner() const {
   if (!in_owner()) {
     throw UsageError(

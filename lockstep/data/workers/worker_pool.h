@@ -53,6 +53,8 @@ class WorkerPool {
   // saying what each worker is doing if it takes longer than the timeout; the number stays the
   // next one.
   Result next();
+  // How many numbers next() is through with, of this job.
+  [[nodiscard]] std::int64_t given() const;
 
   [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
 

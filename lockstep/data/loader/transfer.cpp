@@ -1,0 +1,60 @@
+#include "lockstep/data/loader/transfer.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <utility>
+
+namespace lockstep::data {
+namespace {
+
+template <class Function>
+void for_each_tensor(Sample& batch, const Function& function) {
+  for (at::Tensor* tensor : {&batch.data, &batch.target}) {
+    if (tensor->defined()) {
+      function(*tensor);
+    }
+  }
+}
+
+}  // namespace
+
+Transfer::Transfer(bool pin_memory, std::optional<c10::Device> device)
+    : pin_memory_((pin_memory || (device && device->is_cuda())) && at::hasCUDA()),
+      device_(device && device->is_cpu() ? std::nullopt : device) {}
+
+Transferred Transfer::start(Sample batch) const {
+  if (pin_memory_) {
+    for_each_tensor(batch, [](at::Tensor& tensor) {
+      if (tensor.is_cpu()) {
+        tensor = tensor.pin_memory();
+      }
+    });
+  }
+  if (!device_) {
+    return {std::move(batch), std::nullopt};
+  }
+  const c10::impl::VirtualGuardImpl device(device_->type());
+  const c10::StreamGuard guard(device.getStreamFromGlobalPool(*device_));
+  for_each_tensor(batch, [&](at::Tensor& tensor) {
+    tensor = tensor.to(tensor.options().device(*device_), /*non_blocking=*/true);
+  });
+  c10::Event copied(device_->type());
+  copied.record(guard.current_stream());
+  return {std::move(batch), std::move(copied)};
+}
+
+Sample Transfer::finish(Transferred transferred) {
+  if (transferred.copied) {
+    const c10::Device device = transferred.batch.data.device();
+    const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+    transferred.copied->block(stream);
+    // The memory came from the other stream's pool: it must not be given out again too early.
+    for_each_tensor(transferred.batch, [&](at::Tensor& tensor) { tensor.record_stream(stream); });
+  }
+  return std::move(transferred.batch);
+}
+
+}  // namespace lockstep::data
