@@ -11,6 +11,7 @@ namespace lockstep::cli {
 
 void add_startup(CLI::App& app);
 void add_allreduce(CLI::App& app);
+void add_loader(CLI::App& app);
 void add_step(CLI::App& app);
 void add_hosts(CLI::App& app);
 

@@ -28,6 +28,7 @@ int main_of(int argc, char** argv) {
   add_allreduce(app);
   add_startup(app);
   add_step(app);
+  add_loader(app);
   add_hosts(app);
   try {
     app.parse(argc, argv);
