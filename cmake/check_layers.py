@@ -30,8 +30,8 @@ MAY_INCLUDE = {
 }
 TORCH_FREE = {"base", "cluster", "shm", "log", "launch"}
 # Folders of other layers that are torch-free too: parsers of files, which are fuzzed, and worker
-# threads, which run under ThreadSanitizer.
-TORCH_FREE_FOLDERS = {"data/decode", "data/readers", "data/workers"}
+# threads with what they do, which sanitizers look at.
+TORCH_FREE_FOLDERS = {"data/cache", "data/decode", "data/readers", "data/transforms", "data/workers"}
 UMBRELLA = "lockstep/lockstep.h"
 
 # Sources without a test file of their own, and why.

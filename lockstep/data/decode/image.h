@@ -21,6 +21,56 @@ struct Image {
   }
 };
 
+// Height first, as in torchvision and in tensors; one number is a square.
+struct Size {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+
+  constexpr Size() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): so that `.size = 224` reads as in torchvision.
+  constexpr Size(std::int64_t side) : height(side), width(side) {}
+  constexpr Size(std::int64_t h, std::int64_t w) : height(h), width(w) {}
+  bool operator==(const Size&) const = default;
+};
+
+// Part of a picture, in whole pixels.
+struct Box {
+  std::int64_t left = 0;
+  std::int64_t top = 0;
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  bool operator==(const Box&) const = default;
+};
+
+// Pixels that belong to somebody else: all of a picture or part of its columns and rows.
+struct ImageView {
+  const std::uint8_t* pixels = nullptr;
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  std::size_t row_bytes = 0;  // From a row to the next one.
+
+  ImageView() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): what takes a view takes a picture.
+  ImageView(const Image& image)
+      : pixels(image.pixels.get()),
+        width(image.width),
+        height(image.height),
+        row_bytes(image.row_bytes()) {}
+
+  [[nodiscard]] Size size() const { return {height, width}; }
+  [[nodiscard]] const std::uint8_t* row(std::int64_t y) const {
+    return pixels + static_cast<std::size_t>(y) * row_bytes;
+  }
+  // The box must lie inside.
+  [[nodiscard]] ImageView part(const Box& box) const {
+    ImageView inner = *this;
+    inner.pixels = row(box.top) + box.left * 3;
+    inner.width = box.width;
+    inner.height = box.height;
+    return inner;
+  }
+};
+
 // With undefined pixels. Throws IoError, before memory is taken, if a side is not positive or there
 // are more than `max_pixels`.
 Image make_image(std::int64_t width, std::int64_t height, std::int64_t max_pixels);
