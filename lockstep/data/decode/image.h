@@ -42,6 +42,14 @@ struct Box {
   bool operator==(const Box&) const = default;
 };
 
+// Part of a picture, in fractions of pixels.
+struct FloatBox {
+  double left = 0;
+  double top = 0;
+  double width = 0;
+  double height = 0;
+};
+
 // Pixels that belong to somebody else: all of a picture or part of its columns and rows.
 struct ImageView {
   const std::uint8_t* pixels = nullptr;

@@ -10,24 +10,18 @@
 
 #include <array>
 #include <cstddef>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "lockstep/data/decode/decode.h"
+#include "lockstep/data/transforms/normalize.h"
 #include "lockstep/data/transforms/transforms.h"
 
 namespace lockstep::data {
 
 inline constexpr std::array<float, 3> kImageNetMean = {0.485F, 0.456F, 0.406F};
 inline constexpr std::array<float, 3> kImageNetStd = {0.229F, 0.224F, 0.225F};
-
-// Three planes of height x width floats, one after another.
-struct FloatImage {
-  Size size;
-  std::unique_ptr<float[]> values;
-};
 
 class Compose {
  public:
@@ -52,7 +46,12 @@ class Compose {
                                          const DecodeOptions& decoding, SampleRandom random) const;
 
  private:
-  std::vector<Transform> transforms_;
+  // Throws if the pictures can have different sizes, or `out` another one.
+  void require_room(std::span<float> out) const;
+
+  std::vector<Transform> on_bytes_;
+  NormalizeTable table_;
+  std::vector<Transform> on_floats_;
   std::optional<Size> output_size_;
 };
 

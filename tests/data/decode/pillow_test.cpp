@@ -9,14 +9,11 @@
 #include "lockstep/data/decode/decode.h"
 #include "tests/base/child.h"
 #include "tests/data/files.h"
+#include "tests/data/pictures.h"
 #include "tests/python.h"
 
 namespace lockstep::data {
 namespace {
-
-std::string pixels_text(const Image& image) {
-  return {reinterpret_cast<const char*>(image.pixels.get()), image.bytes()};
-}
 
 // As Pillow has it, or 0 0 and no pixels if the file is refused.
 struct Expected {

@@ -1,0 +1,185 @@
+#include "lockstep/data/transforms/geometry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <numbers>
+
+namespace lockstep::data {
+namespace {
+
+Image make(Size size) {
+  return make_image(size.width, size.height, std::numeric_limits<std::int64_t>::max());
+}
+
+void fill_pixels(std::uint8_t* pixels, std::int64_t count, const Color& color) {
+  for (std::int64_t i = 0; i < count; ++i, pixels += 3) {
+    std::memcpy(pixels, color.data(), 3);
+  }
+}
+
+// Where Pillow finds pixels in fixed point, with 16 bits behind the point.
+std::int64_t fixed(double value) {
+  return static_cast<std::int64_t>(std::floor(value * 65536.0 + 0.5));
+}
+
+void affine_nearest(ImageView image, const AffineMatrix& m, Image& out) {
+  std::int64_t row_x = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5);
+  std::int64_t row_y = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
+  const std::int64_t step_x = fixed(m[0]);
+  const std::int64_t step_y = fixed(m[3]);
+  for (std::int64_t y = 0; y < out.height; ++y) {
+    std::uint8_t* to = out.row(y);
+    std::int64_t place_x = row_x;
+    std::int64_t place_y = row_y;
+    for (std::int64_t x = 0; x < out.width; ++x, to += 3) {
+      const std::int64_t from_x = place_x >> 16;
+      const std::int64_t from_y = place_y >> 16;
+      if (from_x >= 0 && from_x < image.width && from_y >= 0 && from_y < image.height) {
+        std::memcpy(to, image.row(from_y) + from_x * 3, 3);
+      }
+      place_x += step_x;
+      place_y += step_y;
+    }
+    row_x += fixed(m[1]);
+    row_y += fixed(m[4]);
+  }
+}
+
+void bilinear_pixel(ImageView image, double x, double y, std::uint8_t* out) {
+  x -= 0.5;
+  y -= 0.5;
+  const double left = std::floor(x);
+  const double top = std::floor(y);
+  const auto column = [&](double at) {
+    return std::clamp(static_cast<std::int64_t>(at), std::int64_t{0}, image.width - 1) * 3;
+  };
+  const auto row = [&](double at) {
+    return image.row(std::clamp(static_cast<std::int64_t>(at), std::int64_t{0}, image.height - 1));
+  };
+  const std::uint8_t* above = row(top);
+  const std::uint8_t* below = row(top + 1);
+  const std::int64_t x0 = column(left);
+  const std::int64_t x1 = column(left + 1);
+  for (int c = 0; c < 3; ++c) {
+    const double upper = above[x0 + c] + (above[x1 + c] - above[x0 + c]) * (x - left);
+    const double lower = below[x0 + c] + (below[x1 + c] - below[x0 + c]) * (x - left);
+    out[c] = static_cast<std::uint8_t>(upper + (lower - upper) * (y - top));
+  }
+}
+
+void affine_bilinear(ImageView image, const AffineMatrix& m, Image& out) {
+  for (std::int64_t y = 0; y < out.height; ++y) {
+    std::uint8_t* to = out.row(y);
+    for (std::int64_t x = 0; x < out.width; ++x, to += 3) {
+      const double px = static_cast<double>(x) + 0.5;
+      const double py = static_cast<double>(y) + 0.5;
+      const double from_x = m[0] * px + m[1] * py + m[2];
+      const double from_y = m[3] * px + m[4] * py + m[5];
+      if (from_x >= 0 && from_x < static_cast<double>(image.width) && from_y >= 0 &&
+          from_y < static_cast<double>(image.height)) {
+        bilinear_pixel(image, from_x, from_y, to);
+      }
+    }
+  }
+}
+
+double radians(double degrees) { return degrees * (std::numbers::pi / 180); }
+
+// Python's round(value, 15).
+double round_15(double value) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.15f", value);
+  return std::strtod(text.data(), nullptr);
+}
+
+}  // namespace
+
+Image crop(ImageView image, const Box& box, const Color& fill) {
+  Image out = make({box.height, box.width});
+  const std::int64_t left = std::clamp(-box.left, std::int64_t{0}, box.width);
+  const std::int64_t right = std::clamp(image.width - box.left, left, box.width);
+  for (std::int64_t y = 0; y < box.height; ++y) {
+    const std::int64_t from = y + box.top;
+    std::uint8_t* to = out.row(y);
+    if (from < 0 || from >= image.height) {
+      fill_pixels(to, box.width, fill);
+      continue;
+    }
+    fill_pixels(to, left, fill);
+    std::memcpy(to + left * 3, image.row(from) + (box.left + left) * 3,
+                static_cast<std::size_t>(right - left) * 3);
+    fill_pixels(to + right * 3, box.width - right, fill);
+  }
+  return out;
+}
+
+Image horizontal_flip(ImageView image) {
+  Image out = make(image.size());
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    const std::uint8_t* from = image.row(y);
+    std::uint8_t* to = out.row(y) + (image.width - 1) * 3;
+    for (std::int64_t x = 0; x < image.width; ++x, from += 3, to -= 3) {
+      std::memcpy(to, from, 3);
+    }
+  }
+  return out;
+}
+
+Image vertical_flip(ImageView image) {
+  Image out = make(image.size());
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    std::memcpy(out.row(y), image.row(image.height - 1 - y), out.row_bytes());
+  }
+  return out;
+}
+
+Image affine(ImageView image, const AffineMatrix& matrix, Interpolation interpolation,
+             const Color& fill) {
+  Image out = make(image.size());
+  fill_pixels(out.pixels.get(), out.width * out.height, fill);
+  if (interpolation == Interpolation::kNearest) {
+    affine_nearest(image, matrix, out);
+  } else {
+    affine_bilinear(image, matrix, out);
+  }
+  return out;
+}
+
+AffineMatrix inverse_affine_matrix(const AffineParameters& parameters) {
+  const double shear_x = radians(parameters.shear[0]);
+  const double shear_y = radians(parameters.shear[1]);
+  const double a = std::cos(-shear_y) / std::cos(shear_y);
+  const double b = -std::cos(-shear_y) * std::tan(shear_x) / std::cos(shear_y);
+  const double c = std::sin(-shear_y) / std::cos(shear_y);
+  const double d = -std::sin(-shear_y) * std::tan(shear_x) / std::cos(shear_y) + 1;
+  const auto [center_x, center_y] = parameters.center;
+  const auto [move_x, move_y] = parameters.translate;
+  AffineMatrix matrix = {d, -b, 0, -c, a, 0};
+  matrix[2] = matrix[0] * (-center_x - move_x) + matrix[1] * (-center_y - move_y) + center_x;
+  matrix[5] = matrix[3] * (-center_x - move_x) + matrix[4] * (-center_y - move_y) + center_y;
+  return matrix;
+}
+
+Image rotate(ImageView image, double degrees, Interpolation interpolation, const Color& fill) {
+  double turn = std::fmod(degrees, 360.0);
+  turn += turn < 0 ? 360.0 : 0.0;
+  if (turn == 0) {
+    return crop(image, {.width = image.width, .height = image.height});
+  }
+  const double angle = -radians(turn);
+  const double cosine = round_15(std::cos(angle));
+  const double sine = round_15(std::sin(angle));
+  const double center_x = static_cast<double>(image.width) / 2;
+  const double center_y = static_cast<double>(image.height) / 2;
+  const double minus_sine = round_15(-std::sin(angle));
+  return affine(image,
+                {cosine, sine, cosine * -center_x + sine * -center_y + center_x, minus_sine, cosine,
+                 minus_sine * -center_x + cosine * -center_y + center_y},
+                interpolation, fill);
+}
+
+}  // namespace lockstep::data

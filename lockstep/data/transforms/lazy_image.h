@@ -1,0 +1,46 @@
+// A picture to which cropping, resizing and flipping have not been done yet: they are remembered,
+// and done in one go when the pixels are needed.
+#pragma once
+
+#include <span>
+
+#include "lockstep/data/decode/image.h"
+#include "lockstep/data/transforms/normalize.h"
+#include "lockstep/data/transforms/transforms.h"
+
+namespace lockstep::data {
+
+class LazyImage {
+ public:
+  // The pixels must stay.
+  explicit LazyImage(ImageView pixels);
+  // The box is what counts; see decode_part().
+  LazyImage(ImageView pixels, const FloatBox& box, Size size);
+
+  [[nodiscard]] Size size() const { return size_; }
+
+  void crop(const Box& box, const Color& fill = {0, 0, 0});
+  void resize(Size size, Interpolation interpolation);
+  void flip_horizontally() { flip_x_ = !flip_x_; }
+  void flip_vertically() { flip_y_ = !flip_y_; }
+
+  // The pixels, for those who work on them; give them back with set_pixels().
+  [[nodiscard]] Image take_pixels();
+  void set_pixels(Image image);
+
+  // Writes three planes of floats.
+  void write(const NormalizeTable& table, std::span<float> planes) const;
+
+ private:
+  [[nodiscard]] bool is_resized() const;
+
+  Image owned_;
+  ImageView view_;
+  FloatBox box_;  // Of the view.
+  Size size_;     // What the box becomes.
+  Interpolation interpolation_ = Interpolation::kBilinear;
+  bool flip_x_ = false;
+  bool flip_y_ = false;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,81 @@
+// Resizing with the bytes of Pillow's Image.resize().
+//
+// Each side is a pass of its own, with weights of 22 bits and rounding to bytes in between. A
+// triangle (kBilinear) or cubic (kBicubic) filter grows with the reduction, so every pixel counts,
+// which torchvision calls antialias; kNearest takes single pixels.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/data/decode/image.h"
+#include "lockstep/data/transforms/resample_wide.h"
+#include "lockstep/data/transforms/transforms.h"
+
+namespace lockstep::data {
+
+FloatBox whole(const ImageView& image);
+
+// What each pixel of a side is made of: as many pixels for each, some with weight 0 maybe, because
+// loops of one length are quick.
+struct Weights {
+  std::int32_t count = 0;
+  std::vector<std::int32_t> first;    // The first pixel that counts, for each result.
+  std::vector<std::int32_t> weights;  // `count` for each result; 2^22 is 1.
+
+  [[nodiscard]] const std::int32_t* of(std::size_t result) const {
+    return weights.data() + result * static_cast<std::size_t>(count);
+  }
+};
+
+// Gives the rows of a resized picture one after another, so that a caller can flip and normalise
+// them while they are in the processor's cache. The picture must stay.
+class RowResizer {
+ public:
+  // Takes the box of the image; like Pillow's, filters reach beyond the box, not beyond the image.
+  // Sides of size and box are positive and the box lies inside; the filter is not kNearest.
+  RowResizer(ImageView image, const FloatBox& box, Size size, Interpolation interpolation);
+
+  // The next row, top first: size.width pixels, valid until the next call.
+  const std::uint8_t* next();
+
+ private:
+  using Bytes = std::unique_ptr<std::uint8_t[]>;
+
+  void narrow(const RowPair& rows, const RowPairOut& out);
+  std::span<const std::uint8_t> blend(std::int64_t y, std::uint8_t* out);
+  const std::uint8_t* next_rows_first(std::int64_t y);
+  const std::uint8_t* next_columns_first(std::int64_t y);
+  std::uint8_t* ring_row(std::int64_t y) {
+    return narrow_.get() + static_cast<std::size_t>(y % ring_) * stride_;
+  }
+  [[nodiscard]] std::span<const std::uint8_t> image_row(std::int64_t y) const {
+    return {image_.row(y), row_bytes()};
+  }
+  [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(image_.width) * 3; }
+
+  ImageView image_;
+  Size size_;
+  bool same_width_;
+  bool same_height_;
+  bool rows_first_;
+  Weights columns_;
+  Weights rows_;
+  std::size_t stride_;
+  std::int64_t ring_;
+  std::unique_ptr<Numbers[]> pixels_;
+  Bytes narrow_;   // Columns first: a ring of the last rows that went through that pass.
+  Bytes blended_;  // Rows first: two rows that did.
+  Bytes out_;
+  std::vector<const std::uint8_t*> inputs_;
+  std::int64_t next_ = 0;
+  std::int64_t narrowed_ = 0;  // Rows of the image above this one went through the first pass.
+};
+
+// Throws UsageError unless all sides are positive.
+Image resize(ImageView image, Size size, Interpolation interpolation);
+Image resize(ImageView image, const FloatBox& box, Size size, Interpolation interpolation);
+
+}  // namespace lockstep::data
