@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "tests/base/child.h"
@@ -51,6 +52,65 @@ TEST(ImageFolder, ABadFileIsNamed) {
               ThrowsMessage<IoError>(AllOf(HasSubstr("/a/2.jpg'"), HasSubstr("is not JPEG"))));
   EXPECT_THAT([&] { (void)images.get(2); },
               ThrowsMessage<UsageError>(HasSubstr("ImageFolder: index 2 is out of range")));
+}
+
+// Four small pictures in two classes.
+void write_pictures(const test::TemporaryFolder& folder) {
+  std::filesystem::create_directory(folder.file("a"));
+  std::filesystem::create_directory(folder.file("b"));
+  for (int i = 0; i < 4; ++i) {
+    std::string pixels = "P6 16 12 255\n";
+    for (int byte = 0; byte < 16 * 12 * 3; ++byte) {
+      pixels += static_cast<char>(byte * (i + 1) % 251);
+    }
+    write_file(folder.file((i < 2 ? "a/" : "b/") + std::to_string(i) + ".ppm"), pixels);
+  }
+}
+
+const Compose& random_crops() {
+  static const Compose kCrops({RandomResizedCrop{.size = 8}, RandomHorizontalFlip{}, ToTensor{}});
+  return kCrops;
+}
+
+TEST(ImageFolder, RandomTransformsFollowSeedEpochAndIndexAlone) {
+  const test::TemporaryFolder folder;
+  write_pictures(folder);
+  const ImageFolder images(index_image_folder(folder.file(".")), random_crops());
+  const EpochSeed epoch{.seed = 7, .epoch = 3};
+  const Sample sample = images.get_in_epoch(2, epoch);
+  EXPECT_EQ(sample.data.sizes(), (std::vector<std::int64_t>{3, 8, 8}));
+  EXPECT_EQ(sample.target.item<std::int64_t>(), 1);
+  EXPECT_TRUE(images.get_in_epoch(2, epoch).data.equal(sample.data));
+  EXPECT_FALSE(images.get_in_epoch(2, {.seed = 7, .epoch = 4}).data.equal(sample.data));
+  EXPECT_FALSE(images.get_in_epoch(2, {.seed = 8, .epoch = 3}).data.equal(sample.data));
+}
+
+TEST(ImageFolder, ABatchHasTheSamplesItIsMadeOf) {
+  const test::TemporaryFolder folder;
+  write_pictures(folder);
+  const ImageFolder images(index_image_folder(folder.file(".")), random_crops());
+  const EpochSeed epoch{.seed = 1, .epoch = 2};
+  const std::vector<std::int64_t> indices{3, 0, 2};
+  const auto batch = images.get_batch(indices, epoch);
+  ASSERT_TRUE(batch);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const Sample sample = images.get_in_epoch(indices[i], epoch);
+    EXPECT_TRUE(batch->data[static_cast<std::int64_t>(i)].equal(sample.data)) << i;
+    EXPECT_TRUE(batch->target[static_cast<std::int64_t>(i)].equal(sample.target)) << i;
+  }
+  const ImageFolder any_size(index_image_folder(folder.file(".")), Compose({ToTensor{}}));
+  EXPECT_FALSE(any_size.get_batch(indices, epoch));
+  EXPECT_EQ(any_size.get(1).data.sizes(), (std::vector<std::int64_t>{3, 12, 16}));
+}
+
+TEST(ImageFolder, ABadFileInABatchIsNamedWithItsIndex) {
+  const test::TemporaryFolder folder;
+  write_pictures(folder);
+  write_file(folder.file("b/2.ppm"), "P6 16 12 255\ncut off");
+  const ImageFolder images(index_image_folder(folder.file(".")), random_crops());
+  const std::vector<std::int64_t> indices{3, 2};
+  EXPECT_THAT([&] { (void)images.get_batch(indices, {}); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr("sample 2: image '"), HasSubstr("b/2.ppm'"))));
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <latch>
+#include <map>
 #include <sstream>
 
 #include "lockstep/base/error.h"
@@ -362,6 +363,48 @@ TEST(DataLoader, AnErrorArrivesWithIndexAndPath) {
     EXPECT_EQ(loader.state_dict().consumed, 6);
     ++batch;
     EXPECT_TRUE(batch == loader.end());
+  }
+}
+
+TEST(DataLoader, AugmentedPicturesDoNotDependOnWorkersOrRanks) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("a"));
+  for (int i = 0; i < 12; ++i) {
+    write_file(folder.file("a/" + std::to_string(10 + i) + ".ppm"),
+               "P3 2 2 255 1 2 3 40 50 60 70 80 90 100 110 " + std::to_string(120 + i));
+  }
+  const ImageFolder pictures(
+      index_image_folder(folder.file(".")),
+      Compose({RandomResizedCrop{.size = 4}, ColorJitter{.brightness = {0.5, 1.5}}, ToTensor{}}));
+  // The pixels of each picture by what it is, in the second epoch.
+  const auto epoch = [&](int workers, std::int64_t ranks) {
+    std::map<std::int64_t, at::Tensor> seen;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const DistributedSampler sampler(12, ranks, rank, {.seed = 9});
+      DataLoader loader(pictures, {.batch_size = 2, .sampler = sampler, .num_workers = workers});
+      loader.set_epoch(1);
+      std::int64_t place = 0;
+      const auto order = [&] {
+        DistributedSampler same(12, ranks, rank, {.seed = 9});
+        same.set_epoch(1);
+        return same.indices();
+      }();
+      for (auto& [images, labels] : loader) {
+        for (std::int64_t i = 0; i < images.size(0); ++i) {
+          seen[order.at(static_cast<std::size_t>(place++))] = images[i];
+        }
+      }
+    }
+    return seen;
+  };
+  const auto expected = epoch(0, 1);
+  ASSERT_EQ(expected.size(), 12);
+  for (const auto& [workers, ranks] : {std::pair(2, 1), std::pair(3, 2), std::pair(0, 3)}) {
+    const auto seen = epoch(workers, ranks);
+    ASSERT_EQ(seen.size(), 12);
+    for (const auto& [index, image] : seen) {
+      EXPECT_TRUE(image.equal(expected.at(index))) << index;
+    }
   }
 }
 
