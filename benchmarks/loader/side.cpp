@@ -73,6 +73,9 @@ class Side {
     if (row == "memory") {
       return memory(workers);
     }
+    if (row == "exact") {
+      return photos(workers, {});
+    }
     if (row == "decode") {
       return decode();
     }
@@ -96,6 +99,17 @@ class Side {
     return epoch(DataLoader(memory_, options(256, true, workers)), [](const data::Sample& batch) {
       return batch.data.select(1, 0).select(1, 5).select(1, 7).sum().item<double>() +
              batch.target.sum().item<double>();
+    });
+  }
+
+  json photos(int workers, const data::DecodeOptions& decoding) {
+    const data::Compose transform(
+        {data::RandomResizedCrop{.size = 224}, data::RandomHorizontalFlip{}, data::ToTensor{},
+         data::Normalize{.mean = data::kImageNetMean, .std = data::kImageNetStd}});
+    const auto folder =
+        std::make_shared<data::ImageFolder>(data::index_image_folder(photos_), transform, decoding);
+    return epoch(DataLoader(folder, options(64, true, workers)), [](const data::Sample& batch) {
+      return batch.target.sum().item<double>() + static_cast<double>(batch.data.size(2));
     });
   }
 
