@@ -59,3 +59,16 @@ def test_plain_libtorch_says_what_is_wrong(launcher, tmp_path):
         done = subprocess.run([BIN / "examples" / "plain_libtorch", tmp_path / "meeting", str(rank), "1", backend],
                               env=launcher.environment(), capture_output=True, text=True, timeout=60)
         assert done.returncode == 1 and text in done.stderr
+
+
+def test_loading_goes_on_with_other_ranks_where_it_was_left(launcher, tmp_path):
+    def images(ranks, *batches):
+        program = [BIN / "examples" / "load_data", tmp_path / "position", *batches]
+        done = launcher.run("--nproc-per-node", ranks, *program)
+        assert (done.returncode, done.stderr) == (0, "")
+        return re.findall(rf"rank \d of {ranks}: (\d+) batches, .*; (\d+) of 600 images of epoch (\d)", done.stdout)
+
+    assert images(2, 3) == [("3", "180", "0")] * 2
+    assert images(3, 2) == [("2", "300", "0")] * 3
+    assert images(1) == [("5", "600", "0")]
+    assert images(1) == [("0", "600", "0")]

@@ -1,0 +1,54 @@
+// Goes through a data set with every rank loading its part, and on from where it was left.
+//
+//   lockstep run --nproc-per-node 2 build/bin/examples/load_data POSITION_FILE [BATCHES]
+//
+// It stops after BATCHES batches of an epoch and writes where it is; the next run goes on from
+// there, with as many ranks as you like.
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/init_process_group.h"
+#include "lockstep/data/datasets/generated_images.h"
+#include "lockstep/data/loader/data_loader.h"
+
+namespace data = lockstep::data;
+
+int main(int argc, char** argv) try {
+  if (argc < 2) {
+    throw lockstep::UsageError("expected POSITION_FILE [BATCHES]");
+  }
+  const std::int64_t most_batches = argc > 2 ? std::atoll(argv[2]) : 1'000'000;
+  auto world = lockstep::init_process_group();
+  const auto images = data::generated_images({.size = 600});
+  data::DataLoader loader(
+      images, {.batch_size = 60 / world.size(),
+               .sampler = data::DistributedSampler(images.size(), world.size(), world.rank()),
+               .num_workers = data::kAuto});
+  data::SamplerPosition position;
+  if (std::ifstream(argv[1]) >> position.seed >> position.epoch >> position.consumed) {
+    loader.load_state_dict(position);
+  }
+
+  std::int64_t batches = 0;
+  double brightness = 0;
+  for (auto& [pixels, labels] : loader) {
+    brightness += pixels.mean().item<double>();  // Your training step.
+    if (++batches == most_batches) {
+      break;
+    }
+  }
+  position = loader.state_dict();
+  if (world.rank() == 0) {
+    std::ofstream(argv[1]) << position.seed << ' ' << position.epoch << ' ' << position.consumed;
+  }
+  std::printf("rank %d of %d: %d batches, mean brightness %.4f; %d of %d images of epoch %d\n",
+              world.rank(), world.size(), static_cast<int>(batches),
+              batches == 0 ? 0 : brightness / static_cast<double>(batches),
+              static_cast<int>(position.consumed), static_cast<int>(images.size()),
+              static_cast<int>(position.epoch));
+} catch (const lockstep::Error& error) {
+  std::fprintf(stderr, "load_data: %s\n", error.what());
+  return 1;
+}
