@@ -137,7 +137,8 @@ class Side {
   }
 
   json first(int workers) {
-    const auto folder = std::make_shared<data::ImageFolder>(data::index_image_folder(files_));
+    const auto folder = std::make_shared<data::ImageFolder>(data::index_image_folder(files_),
+                                                            data::Compose({data::ToTensor{}}));
     const auto began = Clock::now();
     DataLoader loader(folder, options(256, false, workers));
     const auto batch = loader.begin();
