@@ -30,6 +30,18 @@ std::string first_bytes(std::span<const std::byte> file) {
   return text;
 }
 
+ImageFormat require_format(std::span<const std::byte> file) {
+  if (file.size() < kFewestBytes) {
+    throw IoError("the file has " + std::to_string(file.size()) + " bytes, expected an image");
+  }
+  const auto format = image_format(file);
+  if (!format) {
+    throw IoError("the file starts with " + first_bytes(file) +
+                  "and is not JPEG, PNG, PGM or PPM, expected one of them");
+  }
+  return *format;
+}
+
 }  // namespace
 
 std::optional<ImageFormat> image_format(std::span<const std::byte> file) {
@@ -48,23 +60,29 @@ std::optional<ImageFormat> image_format(std::span<const std::byte> file) {
 }
 
 Image decode_image(std::span<const std::byte> file, const DecodeOptions& options) {
-  if (file.size() < kFewestBytes) {
-    throw IoError("the file has " + std::to_string(file.size()) + " bytes, expected an image");
-  }
-  const auto format = image_format(file);
-  if (!format) {
-    throw IoError("the file starts with " + first_bytes(file) +
-                  "and is not JPEG, PNG, PGM or PPM, expected one of them");
-  }
-  if (*format == ImageFormat::kPng) {
-    return decode_png(file, options.max_pixels);
-  }
-  if (*format == ImageFormat::kPnm) {
-    return decode_pnm(file, options.max_pixels);
+  switch (require_format(file)) {
+    case ImageFormat::kPng:
+      return decode_png(file, options.max_pixels);
+    case ImageFormat::kPnm:
+      return decode_pnm(file, options.max_pixels);
+    case ImageFormat::kJpeg:
+      break;
   }
   Image image = decode_jpeg(file, options.max_pixels);
   return options.apply_exif_orientation ? turn(std::move(image), exif_orientation(file))
                                         : std::move(image);
+}
+
+DecodedPart decode_part(std::span<const std::byte> file,
+                        const std::function<WantedPart(Size)>& choose,
+                        const DecodeOptions& options) {
+  const bool is_turned = options.apply_exif_orientation && exif_orientation(file) != 1;
+  if (require_format(file) == ImageFormat::kJpeg && !is_turned) {
+    return decode_jpeg_part(file, choose, options);
+  }
+  Image image = decode_image(file, options);
+  const Box box = choose({image.height, image.width}).box;
+  return {.image = std::move(image), .box = float_box(box)};
 }
 
 }  // namespace lockstep::data

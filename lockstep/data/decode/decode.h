@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 
@@ -22,6 +23,21 @@ struct DecodeOptions {
   // Turns a JPEG as its EXIF data ask, like Pillow's ImageOps.exif_transpose(); ImageFolder does
   // not.
   bool apply_exif_orientation = false;
+  // decode_part() may decode a JPEG at half, a quarter or an eighth of its size, where the part
+  // becomes much smaller than it is. The pixels differ a little then: 38 dB or more.
+  bool fast = false;
+};
+
+// Part of a picture, and the size that it will be resized to.
+struct WantedPart {
+  Box box;
+  Size size;
+};
+
+// Where the wanted box lies in the pixels, which may be a little more, or all of the picture.
+struct DecodedPart {
+  Image image;
+  FloatBox box;
 };
 
 // By the first bytes, whatever the file is called; nothing if it is none of them.
@@ -29,5 +45,13 @@ std::optional<ImageFormat> image_format(std::span<const std::byte> file);
 
 // Throws IoError saying what is wrong with the bytes; the caller knows the path.
 Image decode_image(std::span<const std::byte> file, const DecodeOptions& options = {});
+
+// Decodes no more of a JPEG than is needed for a part, which is chosen once the size is known and
+// must lie inside; other formats are decoded whole. Unless `fast`, the pixels are those of the
+// whole picture. Damage below the part is not seen, except that a file without its end is an error.
+// Throws IoError, and what `choose` throws.
+DecodedPart decode_part(std::span<const std::byte> file,
+                        const std::function<WantedPart(Size)>& choose,
+                        const DecodeOptions& options = {});
 
 }  // namespace lockstep::data

@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-Image make_image(std::int64_t width, std::int64_t height, std::int64_t max_pixels) {
+void require_image_size(std::int64_t width, std::int64_t height, std::int64_t max_pixels) {
   const auto refuse = [&](const std::string& expected) {
     throw IoError("the header says " + std::to_string(width) + "x" + std::to_string(height) +
                   " pixels, expected " + expected);
@@ -17,6 +17,10 @@ Image make_image(std::int64_t width, std::int64_t height, std::int64_t max_pixel
   if (height > max_pixels / width) {
     refuse("at most " + std::to_string(max_pixels) + " in all; raise max_pixels to take it");
   }
+}
+
+Image make_image(std::int64_t width, std::int64_t height, std::int64_t max_pixels) {
+  require_image_size(width, height, max_pixels);
   Image image{.width = width, .height = height, .pixels = nullptr};
   image.pixels = std::make_unique_for_overwrite<std::uint8_t[]>(image.bytes());
   return image;

@@ -50,6 +50,13 @@ struct FloatBox {
   double height = 0;
 };
 
+inline FloatBox float_box(const Box& box) {
+  return {.left = static_cast<double>(box.left),
+          .top = static_cast<double>(box.top),
+          .width = static_cast<double>(box.width),
+          .height = static_cast<double>(box.height)};
+}
+
 // Pixels that belong to somebody else: all of a picture or part of its columns and rows.
 struct ImageView {
   const std::uint8_t* pixels = nullptr;
@@ -78,6 +85,9 @@ struct ImageView {
     return inner;
   }
 };
+
+// Throws IoError if a side is not positive or there are more than `max_pixels`.
+void require_image_size(std::int64_t width, std::int64_t height, std::int64_t max_pixels);
 
 // With undefined pixels. Throws IoError, before memory is taken, if a side is not positive or there
 // are more than `max_pixels`.

@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <csetjmp>
+#include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -27,6 +29,10 @@ struct Decoder {
   char message[JMSG_LENGTH_MAX];
 };
 static_assert(std::is_trivially_destructible_v<Decoder>);
+
+constexpr unsigned kFullScale = 8;  // Libjpeg's scales are eighths.
+// At least so many times the pixels that are wanted are left by decoding at a smaller scale.
+constexpr double kReserve = 2.0;
 
 enum class Outcome { kDone, kCutOff, kError };
 
@@ -105,28 +111,61 @@ void inverted_cmyk_to_rgb(const std::uint8_t* cmyk, std::uint8_t* rgb, std::int6
   }
 }
 
-// `cmyk_row` has room for a row of four bytes a pixel, if the picture has four channels.
-Outcome read_pixels(Decoder& decoder, const Image& image, std::uint8_t* cmyk_row) {
+// What is decoded, in pixels of the scaled picture: columns from `left`, which libjpeg moves to the
+// border of a block, and rows from `top`.
+struct Plan {
+  unsigned scale = 8;  // In eighths.
+  JDIMENSION left = 0;
+  JDIMENSION width = 0;
+  JDIMENSION top = 0;
+  JDIMENSION bottom = 0;
+  bool to_the_end = true;  // Whether rows below and the end of the file are looked at too.
+};
+
+Outcome start(Decoder& decoder, Plan& plan) {
   jpeg_decompress_struct& info = decoder.info;
   if (setjmp(decoder.on_error) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
     return Outcome::kError;
   }
-  info.out_color_space = cmyk_row != nullptr ? JCS_CMYK : JCS_RGB;
+  info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
+  info.scale_num = plan.scale;
+  info.scale_denom = kFullScale;
   if (!::jpeg_start_decompress(&info)) {
     return Outcome::kCutOff;
   }
-  while (info.output_scanline < info.output_height) {
-    std::uint8_t* const pixels = image.row(info.output_scanline);
+  if (plan.width < info.output_width) {
+    ::jpeg_crop_scanline(&info, &plan.left, &plan.width);
+  }
+  return Outcome::kDone;
+}
+
+// `cmyk_row` has room for a row of four bytes a pixel, if the picture has four channels; `rest` for
+// one that is not kept.
+Outcome read_pixels(Decoder& decoder, const Plan& plan, const Image& image, std::uint8_t* cmyk_row,
+                    std::uint8_t* rest) {
+  jpeg_decompress_struct& info = decoder.info;
+  if (setjmp(decoder.on_error) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
+    return Outcome::kError;
+  }
+  if (plan.top > 0) {
+    ::jpeg_skip_scanlines(&info, plan.top);
+  }
+  const JDIMENSION end = plan.to_the_end ? info.output_height : plan.bottom;
+  while (info.output_scanline < end) {
+    const bool keep = info.output_scanline < plan.bottom;
+    std::uint8_t* const pixels = keep ? image.row(info.output_scanline - plan.top) : rest;
     JSAMPROW row = cmyk_row != nullptr ? cmyk_row : pixels;
     if (::jpeg_read_scanlines(&info, &row, 1) != 1) {
       return Outcome::kCutOff;
     }
-    if (cmyk_row != nullptr) {
+    if (cmyk_row != nullptr && keep) {
       inverted_cmyk_to_rgb(cmyk_row, pixels, image.width);
     }
   }
-  // A missing end behind the last row is no fault; damage there is one, to Pillow too.
-  (void)::jpeg_finish_decompress(&info);
+  if (plan.to_the_end) {
+    // A missing end behind the last row is no fault; damage there is one, to Pillow too.
+    (void)::jpeg_finish_decompress(&info);
+  }
   return Outcome::kDone;
 }
 
@@ -151,6 +190,50 @@ void require_channels(const jpeg_decompress_struct& info) {
   }
 }
 
+JDIMENSION scaled(JDIMENSION pixels, unsigned scale) {
+  return (pixels * scale + kFullScale - 1) / kFullScale;
+}
+
+// How far pixels can be reduced while decoding so that resizing still has enough of them.
+unsigned scale_for(const WantedPart& wanted) {
+  const auto enough = [](std::int64_t have, std::int64_t want, unsigned scale) {
+    return static_cast<double>(have * scale) >= kReserve * static_cast<double>(want * kFullScale);
+  };
+  for (const unsigned scale : {1U, 2U, 4U}) {
+    if (enough(wanted.box.width, wanted.size.width, scale) &&
+        enough(wanted.box.height, wanted.size.height, scale)) {
+      return scale;
+    }
+  }
+  return kFullScale;
+}
+
+// The blocks that a part touches, and one more on each side where colours have fewer pixels than
+// brightness has: libjpeg takes neighbours into account when it fills them in.
+Plan plan_for(const WantedPart& wanted, const jpeg_decompress_struct& info, bool fast) {
+  const unsigned scale = fast ? scale_for(wanted) : kFullScale;
+  const auto range = [scale](std::int64_t start, std::int64_t length, int factor,
+                             JDIMENSION limit) {
+    const std::int64_t block = factor * std::int64_t{kFullScale};
+    const std::int64_t margin = factor > 1 ? 1 : 0;
+    const std::int64_t first = std::max(start / block - margin, std::int64_t{0});
+    const std::int64_t last = (start + length + block - 1) / block + margin;
+    const JDIMENSION end = scaled(limit, scale);
+    return std::pair{static_cast<JDIMENSION>(first * factor * scale),
+                     static_cast<JDIMENSION>(std::min(last * factor * scale, std::int64_t{end}))};
+  };
+  const Box& box = wanted.box;
+  const auto [left, right] = range(box.left, box.width, info.max_h_samp_factor, info.image_width);
+  const auto [top, bottom] = range(box.top, box.height, info.max_v_samp_factor, info.image_height);
+  return {.scale = scale, .left = left, .width = right - left, .top = top, .bottom = bottom};
+}
+
+// Whether the last bytes say so. If not, the file may be cut off, and all of it is decoded.
+bool has_its_end(std::span<const std::byte> file) {
+  return file.size() >= 2 && file[file.size() - 2] == std::byte{0xff} &&
+         file[file.size() - 1] == std::byte{0xd9};
+}
+
 // Frees what libjpeg holds; fine if it holds nothing.
 class Cleanup {
  public:
@@ -166,17 +249,42 @@ class Cleanup {
 }  // namespace
 
 Image decode_jpeg(std::span<const std::byte> file, std::int64_t max_pixels) {
+  const auto all = [](Size size) {
+    return WantedPart{.box = {.width = size.width, .height = size.height}, .size = size};
+  };
+  return decode_jpeg_part(file, all, {.max_pixels = max_pixels}).image;
+}
+
+DecodedPart decode_jpeg_part(std::span<const std::byte> file,
+                             const std::function<WantedPart(Size)>& choose,
+                             const DecodeOptions& options) {
   Decoder decoder{};
   const Cleanup cleanup(decoder);
+  jpeg_decompress_struct& info = decoder.info;
   require(decoder, read_header(decoder, file));
-  require_channels(decoder.info);
-  Image image = make_image(decoder.info.image_width, decoder.info.image_height, max_pixels);
+  require_channels(info);
+  require_image_size(info.image_width, info.image_height, options.max_pixels);
+  const WantedPart wanted = choose({info.image_height, info.image_width});
+  Plan plan = plan_for(wanted, info, options.fast);
+  plan.to_the_end = plan.bottom == scaled(info.image_height, plan.scale) || !has_its_end(file);
+  require(decoder, start(decoder, plan));
+  Image image = make_image(plan.width, plan.bottom - plan.top, options.max_pixels);
   std::unique_ptr<std::uint8_t[]> cmyk_row;
-  if (decoder.info.num_components == 4) {
+  std::unique_ptr<std::uint8_t[]> rest;
+  if (info.num_components == 4) {
     cmyk_row = std::make_unique<std::uint8_t[]>(static_cast<std::size_t>(image.width) * 4);
   }
-  require(decoder, read_pixels(decoder, image, cmyk_row.get()));
-  return image;
+  if (plan.to_the_end && plan.bottom < info.output_height) {
+    rest = std::make_unique<std::uint8_t[]>(image.row_bytes());
+  }
+  require(decoder, read_pixels(decoder, plan, image, cmyk_row.get(), rest.get()));
+  FloatBox box = float_box(wanted.box);
+  const double scale = plan.scale / double{kFullScale};
+  box.left = box.left * scale - plan.left;
+  box.top = box.top * scale - plan.top;
+  box.width *= scale;
+  box.height *= scale;
+  return {.image = std::move(image), .box = box};
 }
 
 }  // namespace lockstep::data

@@ -78,6 +78,56 @@ class OnBytes {
   SampleRandom& random_;
 };
 
+// What to decode for the first transform, and whether that does it.
+struct FirstStep {
+  WantedPart wanted;
+  Interpolation interpolation = Interpolation::kBilinear;
+  bool is_done = false;
+};
+
+FirstStep whole_picture(Size size) {
+  return {.wanted = {.box = {.width = size.width, .height = size.height}, .size = size}};
+}
+
+class ChooseFirst {
+ public:
+  ChooseFirst(Size size, SampleRandom& random) : size_(size), random_(random) {}
+
+  FirstStep operator()(const RandomResizedCrop& crop) const {
+    if (crop.interpolation == Interpolation::kNearest) {
+      return whole_picture(size_);
+    }
+    return {.wanted = {.box = get_params(crop, size_, random_), .size = crop.size},
+            .interpolation = crop.interpolation,
+            .is_done = true};
+  }
+  FirstStep operator()(const Resize& resize) const {
+    if (resize.interpolation == Interpolation::kNearest) {
+      return whole_picture(size_);
+    }
+    FirstStep step = whole_picture(size_);
+    step.wanted.size = get_params(resize, size_);
+    step.interpolation = resize.interpolation;
+    step.is_done = true;
+    return step;
+  }
+  FirstStep operator()(const CenterCrop& crop) const {
+    const Box box = get_params(crop, size_);
+    if (box.left < 0 || box.top < 0) {
+      return whole_picture(size_);
+    }
+    return {.wanted = {.box = box, .size = crop.size}, .is_done = true};
+  }
+  template <class Other>
+  FirstStep operator()(const Other&) const {
+    return whole_picture(size_);
+  }
+
+ private:
+  Size size_;
+  SampleRandom& random_;
+};
+
 void erase(const RandomErasing& erasing, Size size, std::span<float> planes, SampleRandom& random) {
   const auto box = get_params(erasing, size, random);
   if (!box) {
@@ -160,38 +210,65 @@ void Compose::require_room(std::span<float> out) const {
   }
 }
 
+void Compose::run(LazyImage& image, std::size_t first, SampleRandom& random) const {
+  for (std::size_t i = first; i < on_bytes_.size(); ++i) {
+    std::visit(OnBytes(image, random), on_bytes_[i]);
+  }
+}
+
+void Compose::finish(const LazyImage& image, SampleRandom& random, std::span<float> out) const {
+  image.write(table_, out);
+  apply_to_floats(on_floats_, image.size(), out, random);
+}
+
+FloatImage Compose::finish(const LazyImage& image, SampleRandom& random) const {
+  const Size size = image.size();
+  FloatImage result{.size = size,
+                    .values = std::make_unique_for_overwrite<float[]>(
+                        static_cast<std::size_t>(3 * size.height * size.width))};
+  finish(image, random, result.span());
+  return result;
+}
+
 void Compose::apply(ImageView image, SampleRandom random, std::span<float> out) const {
   require_room(out);
   LazyImage lazy(image);
-  for (const Transform& transform : on_bytes_) {
-    std::visit(OnBytes(lazy, random), transform);
-  }
-  lazy.write(table_, out);
-  apply_to_floats(on_floats_, lazy.size(), out, random);
+  run(lazy, 0, random);
+  finish(lazy, random, out);
 }
 
 FloatImage Compose::apply(ImageView image, SampleRandom random) const {
   LazyImage lazy(image);
-  for (const Transform& transform : on_bytes_) {
-    std::visit(OnBytes(lazy, random), transform);
-  }
-  const Size size = lazy.size();
-  FloatImage result{.size = size,
-                    .values = std::make_unique_for_overwrite<float[]>(
-                        static_cast<std::size_t>(3 * size.height * size.width))};
-  lazy.write(table_, result.span());
-  apply_to_floats(on_floats_, size, result.span(), random);
-  return result;
+  run(lazy, 0, random);
+  return finish(lazy, random);
+}
+
+// The first transform may need a part of the picture alone; it is done by decoding that.
+LazyImage Compose::run_on_file(std::span<const std::byte> file, const DecodeOptions& decoding,
+                               SampleRandom& random) const {
+  FirstStep first;
+  DecodedPart part = decode_part(
+      file,
+      [&](Size size) {
+        first = on_bytes_.empty() ? whole_picture(size)
+                                  : std::visit(ChooseFirst(size, random), on_bytes_.front());
+        return first.wanted;
+      },
+      decoding);
+  LazyImage lazy(std::move(part.image), part.box, first.wanted.size, first.interpolation);
+  run(lazy, first.is_done ? 1 : 0, random);
+  return lazy;
 }
 
 void Compose::apply_to_file(std::span<const std::byte> file, const DecodeOptions& decoding,
                             SampleRandom random, std::span<float> out) const {
-  apply(decode_image(file, decoding), random, out);
+  require_room(out);
+  finish(run_on_file(file, decoding, random), random, out);
 }
 
 FloatImage Compose::apply_to_file(std::span<const std::byte> file, const DecodeOptions& decoding,
                                   SampleRandom random) const {
-  return apply(decode_image(file, decoding), random);
+  return finish(run_on_file(file, decoding, random), random);
 }
 
 }  // namespace lockstep::data

@@ -23,6 +23,8 @@ namespace lockstep::data {
 inline constexpr std::array<float, 3> kImageNetMean = {0.485F, 0.456F, 0.406F};
 inline constexpr std::array<float, 3> kImageNetStd = {0.229F, 0.224F, 0.225F};
 
+class LazyImage;
+
 class Compose {
  public:
   // Throws UsageError if a parameter makes no sense, or unless ToTensor is there once, behind all
@@ -48,6 +50,12 @@ class Compose {
  private:
   // Throws if the pictures can have different sizes, or `out` another one.
   void require_room(std::span<float> out) const;
+  // Transforms of bytes from `first` on.
+  void run(LazyImage& image, std::size_t first, SampleRandom& random) const;
+  LazyImage run_on_file(std::span<const std::byte> file, const DecodeOptions& decoding,
+                        SampleRandom& random) const;
+  void finish(const LazyImage& image, SampleRandom& random, std::span<float> out) const;
+  [[nodiscard]] FloatImage finish(const LazyImage& image, SampleRandom& random) const;
 
   std::vector<Transform> on_bytes_;
   NormalizeTable table_;

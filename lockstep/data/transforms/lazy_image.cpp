@@ -24,11 +24,12 @@ Box outer_box(const FloatBox& box, const ImageView& image) {
 
 }  // namespace
 
-LazyImage::LazyImage(ImageView pixels) : LazyImage(pixels, whole(pixels), pixels.size()) {}
+LazyImage::LazyImage(ImageView pixels) : view_(pixels), box_(whole(pixels)), size_(pixels.size()) {}
 
-LazyImage::LazyImage(ImageView pixels, const FloatBox& box, Size size) : size_(size) {
-  const Box outer = outer_box(box, pixels);
-  view_ = pixels.part(outer);
+LazyImage::LazyImage(Image pixels, const FloatBox& box, Size size, Interpolation interpolation)
+    : owned_(std::move(pixels)), size_(size), interpolation_(interpolation) {
+  const Box outer = outer_box(box, owned_);
+  view_ = ImageView(owned_).part(outer);
   box_ = box;
   box_.left -= static_cast<double>(outer.left);
   box_.top -= static_cast<double>(outer.top);

@@ -14,8 +14,8 @@ class LazyImage {
  public:
   // The pixels must stay.
   explicit LazyImage(ImageView pixels);
-  // The box is what counts; see decode_part().
-  LazyImage(ImageView pixels, const FloatBox& box, Size size);
+  // The box of the picture, resized.
+  LazyImage(Image pixels, const FloatBox& box, Size size, Interpolation interpolation);
 
   [[nodiscard]] Size size() const { return size_; }
 
@@ -34,7 +34,7 @@ class LazyImage {
  private:
   [[nodiscard]] bool is_resized() const;
 
-  Image owned_;
+  Image owned_;  // Where they are not somebody else's.
   ImageView view_;
   FloatBox box_;  // Of the view.
   Size size_;     // What the box becomes.

@@ -82,5 +82,81 @@ TEST(DecodeJpeg, OtherDepthsAndChannelsAreNamed) {
               ThrowsMessage<IoError>(HasSubstr("JPEG: ")));
 }
 
+DecodedPart decode_box(const std::string& file, const Box& box, const DecodeOptions& options = {}) {
+  return decode_jpeg_part(
+      file_bytes(file),
+      [&](Size) { return WantedPart{.box = box, .size = {box.height, box.width}}; }, options);
+}
+
+std::string box_text(const Image& image, const Box& box) {
+  std::string text;
+  for (std::int64_t y = box.top; y < box.top + box.height; ++y) {
+    text.append(reinterpret_cast<const char*>(image.row(y)) + box.left * 3,
+                static_cast<std::size_t>(box.width) * 3);
+  }
+  return text;
+}
+
+TEST(DecodeJpegPart, EveryPartHasThePixelsOfTheWhole) {
+  for (const char* name : {"420", "444-restarts", "progressive", "gray", "exif", "cmyk"}) {
+    const std::string file = seed_file(std::string("jpeg/") + name + ".jpg");
+    const Image whole = decode_jpeg_text(file);
+    for (std::int64_t i = 0; i < 400; ++i) {
+      const Box box{.left = i % whole.width,
+                    .top = i / 7 % whole.height,
+                    .width = 1 + i / 3 % (whole.width - i % whole.width),
+                    .height = 1 + i / 11 % (whole.height - i / 7 % whole.height)};
+      const DecodedPart part = decode_box(file, box);
+      const Box place{.left = static_cast<std::int64_t>(part.box.left),
+                      .top = static_cast<std::int64_t>(part.box.top),
+                      .width = static_cast<std::int64_t>(part.box.width),
+                      .height = static_cast<std::int64_t>(part.box.height)};
+      ASSERT_EQ(place.width, box.width);
+      ASSERT_EQ(place.height, box.height);
+      ASSERT_LE(place.left + place.width, part.image.width);
+      ASSERT_LE(place.top + place.height, part.image.height);
+      ASSERT_EQ(box_text(part.image, place), box_text(whole, box)) << name << " " << i;
+    }
+  }
+}
+
+// However little of it is wanted: the rest of the epoch would see it some day.
+TEST(DecodeJpegPart, ACutFileIsAnError) {
+  for (const char* name : {"420", "444-restarts", "progressive", "cmyk"}) {
+    const std::string whole = seed_file(std::string("jpeg/") + name + ".jpg");
+    for (std::size_t size = 8; size + 3 < whole.size(); ++size) {
+      ASSERT_THROW(decode_box(whole.substr(0, size), {.width = 1, .height = 1}), IoError)
+          << name << " cut to " << size;
+    }
+  }
+}
+
+TEST(DecodeJpegPart, FastDecodesAtASmallerScaleIfThePartShrinks) {
+  const std::string file = seed_file("jpeg/444-restarts.jpg");
+  const auto decoded = [&](Size size, bool fast) {
+    return decode_jpeg_part(
+        file_bytes(file),
+        [&](Size image) {
+          return WantedPart{.box = {.width = image.width, .height = image.height}, .size = size};
+        },
+        {.fast = fast});
+  };
+  EXPECT_EQ(decoded({1, 2}, false).image.width, 19);
+  EXPECT_EQ(decoded({5, 9}, true).image.width, 19);
+  EXPECT_EQ(decoded({2, 4}, true).image.width, 10);
+  const DecodedPart quarter = decoded({1, 2}, true);
+  EXPECT_EQ(quarter.image.width, 5);
+  EXPECT_EQ(quarter.image.height, 3);
+  EXPECT_EQ(quarter.box.width, 4.75);
+  EXPECT_EQ(quarter.box.height, 2.75);
+}
+
+TEST(DecodeJpegPart, AnEnormousHeaderIsRefusedBeforeAPartIsChosen) {
+  std::string file = seed_file("jpeg/progressive.jpg");
+  file.replace(file.find("\xff\xc2") + 5, 4, "\xea\x60\xea\x60");  // 60,000 twice.
+  EXPECT_THAT([&] { decode_box(file, {.width = 1, .height = 1}); },
+              ThrowsMessage<IoError>(HasSubstr("says 60000x60000 pixels, expected at most")));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -1,12 +1,18 @@
 // Files of every kind, sound and broken: what we make of them is what Pillow makes of them.
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/data/decode/decode.h"
+#include "lockstep/data/transforms/compose.h"
+#include "lockstep/data/transforms/geometry.h"
+#include "lockstep/data/transforms/get_params.h"
 #include "tests/base/child.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
@@ -62,6 +68,72 @@ TEST(Pillow, GivesTheSamePixelsAndRefusesTheSameFiles) {
   EXPECT_GT(accepted, 300);
   EXPECT_GT(refused, 100);
   EXPECT_EQ(turned, 20);
+}
+
+// 255^2 over the mean square of differences, in decibels.
+double psnr(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const double difference = (static_cast<double>(a[i]) - static_cast<double>(b[i])) * 255;
+    sum += difference * difference;
+  }
+  return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / sum);
+}
+
+TEST(Pillow, FastCropsAreNearExactOnesAndExactOnesAreExact) {
+  const test::TemporaryFolder folder;
+  test::run_python("data/decode/photos.py", {folder.file("")});
+  int reduced = 0;
+  for (const int photo : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    const std::string file = read_file(folder.file(std::to_string(photo) + ".jpg"));
+    const Image whole = decode_image(file_bytes(file));
+    for (const std::int64_t size : {224, 96, 48, 24}) {
+      const Compose compose({RandomResizedCrop{.size = size}, RandomHorizontalFlip{}, ToTensor{}});
+      for (std::uint64_t index = 0; index < 4; ++index) {
+        const SampleRandom random(1, 0, index);
+        const FloatImage expected = compose.apply(whole, random);
+        const FloatImage exact = compose.apply_to_file(file_bytes(file), {}, random);
+        const FloatImage fast = compose.apply_to_file(file_bytes(file), {.fast = true}, random);
+        EXPECT_TRUE(std::ranges::equal(exact.span(), expected.span())) << photo << " " << size;
+        EXPECT_GE(psnr(fast.span(), expected.span()), 38) << photo << " " << size << " " << index;
+        reduced += std::ranges::equal(fast.span(), expected.span()) ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(reduced, 40);
+}
+
+// Of every kind of JPEG that libjpeg reads.
+TEST(Pillow, PartsOfEveryJpegHaveThePixelsOfTheWhole) {
+  const test::TemporaryFolder folder;
+  test::run_python("data/decode/pillow_images.py", {folder.file("")});
+  std::ifstream list(folder.file("list"));
+  std::int64_t width = 0;
+  std::int64_t height = 0;
+  int files = 0;
+  for (std::string name; list >> name >> width >> height;) {
+    if (width == 0 || !name.ends_with(".jpg")) {
+      continue;
+    }
+    ++files;
+    const std::string file = read_file(folder.file(name));
+    const Image whole = decode_image(file_bytes(file));
+    for (std::uint64_t index = 0; index < 20; ++index) {
+      SampleRandom random(1, 0, index);
+      const Box box =
+          get_params(RandomResizedCrop{.size = 1, .scale = {0.01, 1}}, {height, width}, random);
+      const DecodedPart part = decode_part(file_bytes(file), [&](Size) {
+        return WantedPart{.box = box, .size = {box.height, box.width}};
+      });
+      const Box place{.left = static_cast<std::int64_t>(part.box.left),
+                      .top = static_cast<std::int64_t>(part.box.top),
+                      .width = box.width,
+                      .height = box.height};
+      ASSERT_TRUE(pixels_text(crop(part.image, place)) == pixels_text(crop(whole, box)))
+          << name << " " << index;
+    }
+  }
+  EXPECT_GT(files, 90);
 }
 
 }  // namespace

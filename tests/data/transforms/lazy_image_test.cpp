@@ -84,7 +84,8 @@ TEST(LazyImage, PixelsThatAreGivenBackReplaceWhatWasThere) {
 TEST(LazyImage, ABoxInFractionsSeesOnlyThePixelsItTouches) {
   Image image = picture_of(std::string(30, '\0') + std::string(30, '\xff'), {2, 10});
   std::fill_n(image.row(0), 30, std::uint8_t{100});
-  LazyImage lazy(image, {.left = 0, .top = 0, .width = 10, .height = 1}, {1, 5});
+  LazyImage lazy(std::move(image), {.left = 0, .top = 0, .width = 10, .height = 1}, {1, 5},
+                 Interpolation::kBilinear);
   EXPECT_EQ(pixels_text(lazy.take_pixels()), std::string(15, 100));
 }
 
