@@ -73,8 +73,8 @@ class Side {
     if (row == "memory") {
       return memory(workers);
     }
-    if (row == "exact") {
-      return photos(workers, {});
+    if (row == "exact" || row == "fast") {
+      return photos(workers, {.fast = row == "fast"});
     }
     if (row == "decode") {
       return decode();
