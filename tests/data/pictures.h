@@ -21,6 +21,15 @@ inline std::string pixels_text(const Image& image) {
   return {reinterpret_cast<const char*>(image.pixels.get()), image.bytes()};
 }
 
+inline std::string view_text(ImageView view) {
+  std::string text;
+  for (std::int64_t y = 0; y < view.height; ++y) {
+    text.append(reinterpret_cast<const char*>(view.row(y)),
+                static_cast<std::size_t>(view.width) * 3);
+  }
+  return text;
+}
+
 inline Image copy_of(const Image& image) {
   return picture_of(pixels_text(image), {image.height, image.width});
 }

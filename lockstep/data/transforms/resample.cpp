@@ -146,7 +146,7 @@ RowResizer::RowResizer(ImageView image, const FloatBox& box, Size size, Interpol
       rows_(weights_of(filter_of(interpolation), {image.height, size.height, box.top, box.height})),
       stride_(static_cast<std::size_t>(size.width) * 3 + 1),
       ring_(rows_.count + 1),
-      pixels_(std::make_unique_for_overwrite<Numbers[]>(static_cast<std::size_t>(image.width))),
+      pixels_(std::make_unique_for_overwrite<PixelPair[]>(static_cast<std::size_t>(image.width))),
       out_(std::make_unique_for_overwrite<std::uint8_t[]>(2 * stride_)),
       inputs_(static_cast<std::size_t>(rows_.count)) {
   if (rows_first_) {

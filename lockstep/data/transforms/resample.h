@@ -65,7 +65,7 @@ class RowResizer {
   Weights rows_;
   std::size_t stride_;
   std::int64_t ring_;
-  std::unique_ptr<Numbers[]> pixels_;
+  std::unique_ptr<PixelPair[]> pixels_;
   Bytes narrow_;   // Columns first: a ring of the last rows that went through that pass.
   Bytes blended_;  // Rows first: two rows that did.
   Bytes out_;

@@ -30,8 +30,8 @@ void store_pixel(const std::int32_t* numbers, std::uint8_t* pixel) {
   std::memcpy(pixel, &bytes, 4);
 }
 
-void store_pixels(const Numbers& sum, std::uint8_t* upper, std::uint8_t* lower) {
-  Numbers value = sum >> kWeightBits;
+void store_pixels(const PixelPair& sum, std::uint8_t* upper, std::uint8_t* lower) {
+  PixelPair value = sum >> kWeightBits;
   value = value < 0 ? 0 : value;
   value = value > 255 ? 255 : value;
   std::int32_t numbers[8];
@@ -42,7 +42,7 @@ void store_pixels(const Numbers& sum, std::uint8_t* upper, std::uint8_t* lower) 
 
 // Pixels are spread out first: each of them counts in several results.
 void spread_out(std::span<const std::uint8_t> row, std::int32_t* pixels) {
-  constexpr std::size_t kStride = sizeof(Numbers) / sizeof(std::int32_t);
+  constexpr std::size_t kStride = sizeof(PixelPair) / sizeof(std::int32_t);
   constexpr Bytes kZero = {};
   constexpr std::size_t kStep = 12;  // Four pixels; what is read is a little more.
   const auto store = [](Bytes pixel, std::int32_t* to) { std::memcpy(to, &pixel, sizeof pixel); };
@@ -73,14 +73,14 @@ void spread_out(std::span<const std::uint8_t> row, std::int32_t* pixels) {
 
 // With a count that the compiler knows, or else 0.
 template <std::int32_t kCount>
-void weigh_columns(const Weights& columns, const Numbers* pixels, const RowPairOut& out) {
+void weigh_columns(const Weights& columns, const PixelPair* pixels, const RowPairOut& out) {
   const std::int32_t count = kCount > 0 ? kCount : columns.count;
   const std::int32_t* weights = columns.weights.data();
   const std::int32_t* firsts = columns.first.data();
   const std::size_t bytes = columns.first.size() * 3;
   for (std::size_t at = 0; at < bytes; at += 3, weights += count) {
-    const Numbers* pixel = pixels + *firsts++;
-    Numbers sum = {kHalf, kHalf, kHalf, kHalf, kHalf, kHalf, kHalf, kHalf};
+    const PixelPair* pixel = pixels + *firsts++;
+    PixelPair sum = {kHalf, kHalf, kHalf, kHalf, kHalf, kHalf, kHalf, kHalf};
     for (std::int32_t k = 0; k < count; ++k) {
       sum += pixel[k] * weights[k];
     }
@@ -88,7 +88,7 @@ void weigh_columns(const Weights& columns, const Numbers* pixels, const RowPairO
   }
 }
 
-void resample_rows(const RowPair& rows, const Weights& columns, Numbers* pixels,
+void resample_rows(const RowPair& rows, const Weights& columns, PixelPair* pixels,
                    const RowPairOut& out) {
   auto* const numbers = reinterpret_cast<std::int32_t*>(pixels);
   spread_out(rows.upper, numbers);

@@ -13,7 +13,7 @@ struct Weights;
 inline constexpr int kWeightBits = 22;
 
 // Two pixels as the loops want them, of one column and two rows: red, green, blue and nothing.
-using Numbers = std::int32_t __attribute__((vector_size(32)));
+using PixelPair = std::int32_t __attribute__((vector_size(32)));
 
 // Two rows; they may be the same.
 struct RowPair {
@@ -26,7 +26,7 @@ struct RowPairOut {  // Each has room for a byte more than its pixels.
 };
 
 // Columns of two rows. `pixels` has room for a row.
-using ResampleRows = void (*)(const RowPair& rows, const Weights& columns, Numbers* pixels,
+using ResampleRows = void (*)(const RowPair& rows, const Weights& columns, PixelPair* pixels,
                               const RowPairOut& out);
 
 // One row of as many bytes as `out` has, from `rows`, weighted.

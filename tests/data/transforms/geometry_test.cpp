@@ -19,7 +19,7 @@ Image letters(const std::string& text, Size size) {
   return picture_of(pixels, size);
 }
 
-std::string text_of(const Image& image) {
+std::string letters_of(const Image& image) {
   std::string text;
   for (std::size_t i = 0; i < image.bytes(); i += 3) {
     text.push_back(static_cast<char>(image.pixels[i]));
@@ -31,13 +31,13 @@ constexpr Color kDot = {'.', '.', '.'};
 
 TEST(Geometry, FlipsTurnRowsAndColumnsAround) {
   const Image image = letters("abcdef", {2, 3});
-  EXPECT_EQ(text_of(horizontal_flip(image)), "cbafed");
-  EXPECT_EQ(text_of(vertical_flip(image)), "defabc");
+  EXPECT_EQ(letters_of(horizontal_flip(image)), "cbafed");
+  EXPECT_EQ(letters_of(vertical_flip(image)), "defabc");
 }
 
 TEST(Geometry, ACropMayReachBeyondThePicture) {
   const Image image = letters("abcdef", {2, 3});
-  const auto cropped = [&](const Box& box) { return text_of(crop(image, box, kDot)); };
+  const auto cropped = [&](const Box& box) { return letters_of(crop(image, box, kDot)); };
   EXPECT_EQ(cropped({.left = 1, .top = 0, .width = 2, .height = 2}), "bcef");
   EXPECT_EQ(cropped({.left = -1, .top = -1, .width = 3, .height = 2}), "....ab");
   EXPECT_EQ(cropped({.left = 2, .top = 1, .width = 2, .height = 2}), "f...");
@@ -48,21 +48,21 @@ TEST(Geometry, ACropMayReachBeyondThePicture) {
 TEST(Geometry, AffineMapsSayWhereAPixelComesFrom) {
   const Image image = letters("abcdef", {2, 3});
   for (const auto interpolation : {Interpolation::kNearest, Interpolation::kBilinear}) {
-    EXPECT_EQ(text_of(affine(image, {1, 0, 1, 0, 1, 0}, interpolation, kDot)), "bc.ef.");
-    EXPECT_EQ(text_of(affine(image, {1, 0, 0, 0, 1, -1}, interpolation, kDot)), "...abc");
+    EXPECT_EQ(letters_of(affine(image, {1, 0, 1, 0, 1, 0}, interpolation, kDot)), "bc.ef.");
+    EXPECT_EQ(letters_of(affine(image, {1, 0, 0, 0, 1, -1}, interpolation, kDot)), "...abc");
   }
 }
 
 TEST(Geometry, AWholeTurnChangesNothing) {
   const Image image = letters("abcdef", {2, 3});
-  EXPECT_EQ(text_of(rotate(image, 360, Interpolation::kNearest, kDot)), "abcdef");
-  EXPECT_EQ(text_of(rotate(image, -720, Interpolation::kBilinear, kDot)), "abcdef");
+  EXPECT_EQ(letters_of(rotate(image, 360, Interpolation::kNearest, kDot)), "abcdef");
+  EXPECT_EQ(letters_of(rotate(image, -720, Interpolation::kBilinear, kDot)), "abcdef");
 }
 
 TEST(Geometry, RotationIsCounterClockwise) {
   const Image image = letters("abcdefghi", {3, 3});
-  EXPECT_EQ(text_of(rotate(image, 90, Interpolation::kNearest, kDot)), "cfibehadg");
-  EXPECT_EQ(text_of(rotate(image, -90, Interpolation::kNearest, kDot)), "gdahebifc");
+  EXPECT_EQ(letters_of(rotate(image, 90, Interpolation::kNearest, kDot)), "cfibehadg");
+  EXPECT_EQ(letters_of(rotate(image, -90, Interpolation::kNearest, kDot)), "gdahebifc");
 }
 
 }  // namespace

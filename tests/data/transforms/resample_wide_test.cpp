@@ -28,7 +28,7 @@ TEST(ResampleWide, GivesWhatEveryMachineGives) {
         weights.weights.push_back((x * 7919 + k * 104729) % (1 << kWeightBits) - (1 << 20));
       }
     }
-    std::vector<Numbers> pixels(101);
+    std::vector<PixelPair> pixels(101);
     std::vector<std::uint8_t> ours(2 * 121);
     std::vector<std::uint8_t> others(2 * 121);
     resample_rows({row(0), row(1)}, weights, pixels.data(), {&ours[0], &ours[121]});

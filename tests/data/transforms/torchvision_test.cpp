@@ -33,7 +33,7 @@ using How = std::array<double, 4>;
 using Function = std::function<Image(Image, const How&)>;
 
 constexpr Color kFill = {1, 2, 3};
-constexpr Normalize kNormalize{.mean = kImageNetMean, .std = kImageNetStd};
+constexpr Normalize kImageNet{.mean = kImageNetMean, .std = kImageNetStd};
 
 std::int64_t whole_number(double value) { return static_cast<std::int64_t>(value); }
 
@@ -135,7 +135,7 @@ std::string floats_text(std::span<const float> values) {
 
 std::string tensor_of(const std::string& name, const Image& image, const How& how) {
   if (name == "tensor_evaluation") {
-    const Compose evaluation({Resize{.size = 64}, CenterCrop{.size = 56}, ToTensor{}, kNormalize});
+    const Compose evaluation({Resize{.size = 64}, CenterCrop{.size = 56}, ToTensor{}, kImageNet});
     return floats_text(evaluation.apply(image, SampleRandom(0, 0, 0)).span());
   }
   LazyImage lazy(image);
@@ -150,7 +150,7 @@ std::string tensor_of(const std::string& name, const Image& image, const How& ho
     lazy.flip_vertically();
   }
   NormalizeTable table = to_tensor_table();
-  normalize(table, kNormalize);
+  normalize(table, kImageNet);
   std::vector<float> planes(std::size_t{3} * 48 * 56);
   lazy.write(table, planes);
   return floats_text(planes);

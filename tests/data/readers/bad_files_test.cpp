@@ -1,0 +1,116 @@
+#include "lockstep/data/readers/bad_files.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
+
+TEST(BadFiles, OneSummaryHasNumbersPathsAndReasons) {
+  BadFiles bad;
+  EXPECT_EQ(bad.summary(), "");
+  bad.add(3, "a/1.jpg", "image 'a/1.jpg': JPEG: the data end in row 17 of 375");
+  bad.add(9, "a/2.jpg", "image 'a/2.jpg': JPEG: the data end in row 120 of 300");
+  bad.add(4, "b/3.png", "the file has 0 bytes, expected an image");
+  EXPECT_EQ(bad.count(), 3);
+  EXPECT_EQ(bad.summary(),
+            "3 files cannot be read; other samples take their places\n"
+            "2: image '...': JPEG: the data end in row N of N\n"
+            "  'a/1.jpg': image 'a/1.jpg': JPEG: the data end in row 17 of 375\n"
+            "  'a/2.jpg': image 'a/2.jpg': JPEG: the data end in row 120 of 300\n"
+            "1: the file has N bytes, expected an image\n"
+            "  'b/3.png': the file has 0 bytes, expected an image");
+}
+
+TEST(BadFiles, AFileThatIsMetInEveryEpochCountsOnce) {
+  BadFiles bad(1);
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    bad.add(7, "x", "reason");
+  }
+  EXPECT_EQ(bad.count(), 1);
+}
+
+TEST(BadFiles, MoreThanTheLimitAreAnError) {
+  BadFiles bad(2);
+  bad.add(1, "x", "reason");
+  bad.add(2, "y", "reason");
+  EXPECT_THAT([&] { bad.add(3, "z", "reason"); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr("3 files cannot be read"), HasSubstr("'z'"),
+                                           HasSubstr("expected at most 2 (max_bad)"))));
+  BadFiles none(0);
+  EXPECT_THROW(none.add(0, "x", "reason"), IoError);
+}
+
+// Paths and reasons of 100,000 files would be some 20 MB.
+TEST(BadFiles, MemoryStaysFlatOver100000Files) {
+  BadFiles bad;
+  const auto add = [&](int i) {
+    bad.add(i, "folder/of/class/" + std::to_string(i) + ".jpg",
+            std::string("reason ") + static_cast<char>('A' + i % 26) +
+                static_cast<char>('A' + i / 26 % 26) + ", " + std::string(50, 'x'));
+  };
+  for (int i = 0; i < 20'000; ++i) {
+    add(i);
+  }
+  const std::size_t text = bad.summary().size();
+  for (int i = 20'000; i < 100'000; ++i) {
+    add(i);
+  }
+  EXPECT_EQ(bad.count(), 100'000);
+  EXPECT_LT(bad.summary().size(), text + 100);  // Longer counts and no more.
+  EXPECT_THAT(bad.summary(), HasSubstr("other reasons"));
+}
+
+TEST(BadFiles, ThreadsShareIt) {
+  BadFiles bad;
+  {
+    std::vector<std::jthread> threads;
+    for (int worker = 0; worker < 4; ++worker) {
+      threads.emplace_back([&bad, worker] {
+        for (int i = 0; i < 500; ++i) {
+          bad.add(i * 2 + worker % 2, "path", "reason");
+        }
+      });
+    }
+  }
+  EXPECT_EQ(bad.count(), 1000);
+}
+
+TEST(ReadOrReplace, TakesTheNextFileThatCanBeRead) {
+  const std::set<std::int64_t> broken = {2, 3, 9};
+  const auto read = [&](std::int64_t i) {
+    if (broken.contains(i)) {
+      throw IoError("broken");
+    }
+    return i;
+  };
+  const auto path = [](std::int64_t i) { return std::to_string(i); };
+  BadFiles bad;
+  EXPECT_EQ(read_or_replace(1, 10, bad, read, path), 1);
+  EXPECT_EQ(bad.count(), 0);
+  EXPECT_EQ(read_or_replace(2, 10, bad, read, path), 4);
+  EXPECT_EQ(read_or_replace(9, 10, bad, read, path), 0);
+  EXPECT_EQ(bad.count(), 3);
+  EXPECT_THAT(bad.summary(), AllOf(HasSubstr("'9': broken"), Not(HasSubstr("'4'"))));
+}
+
+TEST(ReadOrReplace, NoFileAtAllIsAnError) {
+  BadFiles bad;
+  const auto read = [](std::int64_t) -> int { throw IoError("broken"); };
+  EXPECT_THAT([&] { read_or_replace(1, 3, bad, read, [](std::int64_t) { return "x"; }); },
+              ThrowsMessage<IoError>(HasSubstr("none of 3 files can be read")));
+}
+
+}  // namespace
+}  // namespace lockstep::data
