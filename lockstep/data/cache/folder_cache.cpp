@@ -1,0 +1,194 @@
+#include "lockstep/data/cache/folder_cache.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <span>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/fd.h"
+#include "lockstep/base/memory.h"
+#include "lockstep/data/transforms/get_params.h"
+#include "lockstep/data/transforms/resample.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::string_view kPrefix = "lockstep-images-";
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+constexpr std::int64_t kSamples = 32;  // Images that are decoded to guess the size of all.
+constexpr std::size_t kMostStatThreads = 16;
+
+// FNV-1a of 64 bits: tells folders apart; nobody gains by forging it.
+class Hash {
+ public:
+  void add(std::string_view text) {
+    for (const char c : text) {
+      value_ = (value_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    }
+  }
+  void add(std::uint64_t number) {
+    for (int i = 0; i < 8; ++i, number >>= 8) {
+      value_ = (value_ ^ (number & 0xff)) * 0x100000001b3;
+    }
+  }
+  [[nodiscard]] std::uint64_t value() const { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+std::string hex(std::uint64_t number) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(number));
+  return text;
+}
+
+std::uint64_t file_hash(const std::string& root, const FolderImage& image) {
+  Hash hash;
+  hash.add(image.path);
+  hash.add(static_cast<std::uint64_t>(image.label));
+  struct stat status{};
+  if (::stat((root + "/" + image.path).c_str(), &status) == 0) {
+    hash.add(static_cast<std::uint64_t>(status.st_size));
+    hash.add(static_cast<std::uint64_t>(status.st_mtim.tv_sec));
+    hash.add(static_cast<std::uint64_t>(status.st_mtim.tv_nsec));
+  }
+  return hash.value();
+}
+
+// Removes caches that nobody uses and whose name begins so, except for one.
+void remove_stale(const std::string& folder, const std::string& prefix, const std::string& keep) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(folder.c_str()), ::closedir);
+  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr) {
+    const std::string name = entry->d_name;
+    if (!name.starts_with(prefix) || name == keep) {
+      continue;
+    }
+    const std::string path = folder + "/" + name;
+    const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+      ::unlink(path.c_str());
+    }
+  }
+}
+
+std::string absolute(const std::string& path) {
+  const std::unique_ptr<char, void (*)(void*)> real(::realpath(path.c_str(), nullptr), ::free);
+  return real ? real.get() : path;
+}
+
+}  // namespace
+
+std::uint64_t folder_key(const ImageFolderIndex& index) {
+  std::vector<std::uint64_t> hashes(index.images.size());
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < hashes.size(); i = next++) {
+      hashes[i] = file_hash(index.root, index.images[i]);
+    }
+  };
+  {
+    const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min({cores, kMostStatThreads, hashes.size()}); ++i) {
+      threads.emplace_back(work);
+    }
+    work();
+  }
+  Hash hash;
+  for (const std::uint64_t each : hashes) {
+    hash.add(each);
+  }
+  return hash.value();
+}
+
+FolderCache::FolderCache(ImageFolderIndex index, const FolderCacheOptions& options)
+    : index_(std::move(index)), options_(options) {
+  const bool in_ram = options_.place == CachePlace::kRam;
+  if (in_ram) {
+    options_.folder = "/dev/shm";
+  } else if (options_.folder.empty()) {
+    throw UsageError("image cache on the disk: there is no folder, expected one to write to");
+  }
+  options_.decoding.fast = false;
+  Hash place;
+  place.add(absolute(index_.root));
+  place.add(static_cast<std::uint64_t>(options_.shorter_side));
+  place.add(std::uint64_t{options_.decoding.apply_exif_orientation});
+  place.add(static_cast<std::uint64_t>(options_.decoding.max_pixels));
+  const std::uint64_t key = folder_key(index_);
+  const std::string prefix = std::string(kPrefix) + hex(place.value()) + "-";
+  const std::string name = prefix + hex(key);
+  remove_stale(options_.folder, in_ram ? std::string(kPrefix) : prefix, name);
+  const std::string path = options_.folder + "/" + name;
+  const std::uint64_t bytes = expected_bytes();
+  const FreeMemory memory = free_memory();
+  if (in_ram && ::access(path.c_str(), F_OK) != 0 && bytes > memory.bytes) {
+    throw IoError("image cache in memory: " + size_text(bytes) + " are needed, " +
+                  size_text(memory.bytes) + " are free in " + memory.limited_by +
+                  "; reduce images by a shorter side, or keep the cache on the disk");
+  }
+  cache_ = std::make_unique<ImageCache>(
+      ImageCacheOptions{.path = path,
+                        .key = key ^ place.value(),
+                        .images = static_cast<std::int64_t>(index_.images.size()),
+                        .bytes = bytes,
+                        .remove_when_last = in_ram});
+}
+
+Image FolderCache::decode(std::int64_t index) const {
+  const std::string path = index_.root + "/" + index_.images[static_cast<std::size_t>(index)].path;
+  const std::string file = read_file(path, kMostFileBytes);
+  try {
+    Image image = decode_image(std::as_bytes(std::span(file)), options_.decoding);
+    const std::int64_t shorter = std::min(image.width, image.height);
+    if (options_.shorter_side > 0 && shorter > options_.shorter_side) {
+      const Size size =
+          get_params(Resize{.size = options_.shorter_side}, {image.height, image.width});
+      image = resize(image, size, Interpolation::kBilinear);
+    }
+    return image;
+  } catch (const IoError& error) {
+    throw IoError("image '" + path + "': " + error.what());
+  }
+}
+
+// From some images, spread over all: the same in each process.
+std::uint64_t FolderCache::expected_bytes() const {
+  const auto count = static_cast<std::int64_t>(index_.images.size());
+  const std::int64_t samples = std::min(count, kSamples);
+  std::uint64_t sum = 0;
+  std::uint64_t good = 0;
+  for (std::int64_t i = 0; i < samples; ++i) {
+    try {
+      sum += decode(i * count / samples).bytes();
+      ++good;
+    } catch (const IoError&) {  // Whoever reads it will hear of it.
+    }
+  }
+  const std::uint64_t mean = good > 0 ? sum / good + 64 : 0;
+  return mean * static_cast<std::uint64_t>(count);
+}
+
+CachedImage FolderCache::get(std::int64_t index) {
+  if (const auto view = cache_->get(index)) {
+    return {.own = {}, .view = *view};
+  }
+  CachedImage image{.own = decode(index), .view = {}};
+  image.view = image.own;
+  cache_->put(index, image.view);
+  return image;
+}
+
+}  // namespace lockstep::data
