@@ -40,6 +40,7 @@ int main(int argc, char** argv) try {
     }
   }
   position = loader.state_dict();
+  world.barrier();  // All have read the old position, and are here.
   if (world.rank() == 0) {
     std::ofstream(argv[1]) << position.seed << ' ' << position.epoch << ' ' << position.consumed;
   }
