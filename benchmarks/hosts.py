@@ -22,7 +22,7 @@ import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
+sys.path.insert(0, str(HERE.parent / "tests" / "support"))
 import two_hosts  # noqa: E402
 
 ORDER_BYTES = 48  # As in benchmarks/orders.h.

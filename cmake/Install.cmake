@@ -2,7 +2,7 @@
 include(CMakePackageConfigHelpers)
 
 # lockstep-bench stays in the build tree, beside the examples and peers that it runs.
-foreach(program lockstep lockstep-store lockstep-train)
+foreach(program lockstep lockstep-inspect lockstep-store lockstep-train)
   if(NOT TARGET ${program})
     continue()
   endif()
@@ -15,13 +15,12 @@ foreach(program lockstep lockstep-store lockstep-train)
 endforeach()
 
 # The launcher's layer is not installed: it is the inside of the program.
-install(TARGETS lockstep_base lockstep_cluster lockstep_shm lockstep_device lockstep_data lockstep_models lockstep_comm lockstep_parallel lockstep_train lockstep_all EXPORT lockstepTargets
+install(TARGETS lockstep_base lockstep_cluster lockstep_net lockstep_shm lockstep_log lockstep_device lockstep_data lockstep_checkpoint lockstep_models lockstep_comm lockstep_parallel lockstep_train lockstep_all EXPORT lockstepTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${PROJECT_SOURCE_DIR}/lockstep/lockstep.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep)
-foreach(layer base cluster shm device data models comm parallel train)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/lockstep/${layer} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/lockstep
-          FILES_MATCHING PATTERN "*.h" PATTERN group_state.h EXCLUDE PATTERN work_state.h EXCLUDE
-          PATTERN comm/call.h EXCLUDE PATTERN "mpi_*.h" EXCLUDE PATTERN gloo_headers EXCLUDE)
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt headers REGEX "^lockstep/")
+foreach(header IN LISTS headers)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
 endforeach()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)

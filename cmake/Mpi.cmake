@@ -1,7 +1,7 @@
 # Open MPI, for the mpi backend: LOCKSTEP_WITH_MPI, and LOCKSTEP_MPIRUN for its tests and benchmarks.
 #
 # Only its header is compiled against; the library is loaded by the programs that ask for the backend
-# (lockstep/comm/mpi_library.h says why), from where it was found here.
+# (lockstep/comm/backends/mpi/library.h says why), from where it was found here.
 set(LOCKSTEP_WITH_MPI OFF)
 set(LOCKSTEP_MPIRUN "")
 find_package(MPI QUIET COMPONENTS C)

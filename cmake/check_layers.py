@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when an include points up or sideways between the layers, or a source file has no test.
+"""Fails when an include points up or sideways between layers or rooms, or a source file has no test.
 
     check_layers.py ROOT    prints one line per fault; exit code 1 if there is any
 
@@ -16,28 +16,67 @@ from typing import Iterator, NamedTuple
 MAY_INCLUDE = {
     "base": set(),
     "cluster": {"base"},
+    "net": {"base"},
     "shm": {"base"},
     "log": {"base"},
     "models": {"base"},
     "data": {"base"},
+    "checkpoint": {"base"},
     "launch": {"cluster", "base"},
     "device": {"base"},
-    "comm": {"device", "shm", "cluster", "base"},
-    "parallel": {"comm", "device", "shm", "cluster", "base"},
-    "train": {"parallel", "comm", "device", "shm", "cluster", "data", "models", "log", "base"},
-    "cli": {"train", "parallel", "comm", "device", "shm", "cluster", "data", "models", "log", "launch",
-            "base"},
+    "comm": {"device", "net", "shm", "cluster", "base"},
+    "parallel": {"comm", "device", "net", "shm", "cluster", "base"},
+    "train": {"parallel", "comm", "device", "net", "shm", "cluster", "data", "models", "log",
+              "checkpoint", "base"},
+    "cli": {"train", "parallel", "comm", "device", "net", "shm", "cluster", "data", "models", "log", "launch",
+            "checkpoint", "base"},
 }
-TORCH_FREE = {"base", "cluster", "shm", "log", "launch"}
+TORCH_FREE = {"base", "cluster", "net", "shm", "log", "launch", "checkpoint"}
 # Folders of other layers that are torch-free too: parsers of files, which are fuzzed, and worker
 # threads with what they do, which sanitizers look at.
 TORCH_FREE_FOLDERS = {"data/cache", "data/decode", "data/readers", "data/transforms", "data/workers"}
+# Rooms of a layer, and which other rooms of it each may include. A room may always include the headers
+# that lie in the layer's own folder; those may include any room.
+ROOMS = {
+    "shm": {
+        "reduce": set(),
+        "segments": set(),
+        "peers": {"segments", "reduce"},
+        "collectives": {"peers", "segments", "reduce"},
+    },
+    "comm": {
+        "rendezvous": set(),
+        "backends": {"backends/hosts", "backends/shm", "backends/support", "rendezvous"},
+        "backends/support": set(),
+        "backends/local": {"backends/support"},
+        "backends/gloo": {"backends/support"},
+        "backends/nccl": {"backends/support"},
+        "backends/mpi": {"backends/support"},
+        "backends/shm": {"backends/support"},
+        "backends/hosts": {"backends/shm", "backends/support"},
+    },
+    "parallel": {
+        "autograd": set(),
+        "checks": set(),
+        "in_place": set(),
+        "buckets": {"autograd", "in_place"},
+    },
+    "launch": {
+        "protocol": set(),
+        "command": {"protocol"},
+        "job": {"protocol"},
+        "node": {"command", "job", "protocol"},
+        "network": {"node", "job", "protocol"},
+    },
+}
 UMBRELLA = "lockstep/lockstep.h"
+PUBLIC_HEADERS = "cmake/public_headers.txt"
 
 # Sources without a test file of their own, and why.
 WITHOUT_TEST = {
     r"lockstep/cli/.*": "programs; tests/system runs them as a user does",
-    r".*_(missing|stub)\.cpp": "stands in where a machine lacks something; says so and does nothing",
+    r"lockstep/base/crc32c_(arm|x86)\.cpp": "crc32c_test.cpp compares what this machine has with the table",
+    r".*(/|_)(missing|stub)\.cpp": "stands in where a machine lacks something; says so and does nothing",
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -65,6 +104,27 @@ def torch_free_part(path: str) -> str | None:
     return f"folder '{folder}'" if folder in TORCH_FREE_FOLDERS else None
 
 
+def room_of(path: str) -> str:
+    """The room of a path below lockstep/: 'backends/shm' for comm/backends/shm/work.h, '' for comm/group.h."""
+    return "/".join(path.split("/")[1:-1][:2])
+
+
+def fault_between_rooms(name: str, target: str) -> str | None:
+    """Why a file may not include another of the same layer, both below lockstep/; None if it may."""
+    layer = name.split("/")[0]
+    room, other = room_of(name), room_of(target)
+    rooms = ROOMS.get(layer)
+    if rooms is None or room == other or not room or not other:
+        return None
+    for wanted in (room, other):
+        if wanted not in rooms:
+            return f"there is no room '{layer}/{wanted}' in the table of rooms"
+    if other in rooms[room]:
+        return None
+    below = ", ".join(sorted(rooms[room])) or "no other room"
+    return f"'{layer}/{room}' may include {below}"
+
+
 def fault_of(include: Include, name: str, folder: Path) -> str | None:
     """Why the file of this name, below lockstep/, may not have this include; None if it may."""
     target = include.target
@@ -78,6 +138,8 @@ def fault_of(include: Include, name: str, folder: Path) -> str | None:
         return "it is for users; include the headers that are needed"
     if include.quoted and (folder / target).exists():
         return "write the path from the root, lockstep/LAYER/FILE.h"
+    if target.startswith("benchmarks/"):
+        return "nothing of lockstep needs its benchmarks"
     if not target.startswith("lockstep/"):
         return None
     other = target.split("/")[1]
@@ -88,7 +150,7 @@ def fault_of(include: Include, name: str, folder: Path) -> str | None:
         return f"'{layer}' may include {below}"
     if torch_free and not torch_free_part(target.removeprefix("lockstep/")):
         return f"the {torch_free} is built without torch, and that header is not"
-    return None
+    return fault_between_rooms(name, target.removeprefix("lockstep/")) if other == layer else None
 
 
 def check_includes(root: Path, file: Path) -> Iterator[str]:
@@ -119,7 +181,24 @@ def check_has_test(root: Path, file: Path) -> Iterator[str]:
         yield f"{name.as_posix()}: no {test.as_posix()}"
 
 
+def check_public_headers(root: Path) -> Iterator[str]:
+    """The installed headers must exist and include nothing of ours that is not installed."""
+    listing = root / PUBLIC_HEADERS
+    if not listing.exists():
+        return
+    public = [line for line in listing.read_text().splitlines() if line and not line.startswith("#")]
+    for name in public:
+        if not (root / name).exists():
+            yield f"{PUBLIC_HEADERS}: '{name}' does not exist"
+            continue
+        for include in includes(root / name):
+            if include.target.startswith("lockstep/") and include.target not in public:
+                yield (f"{name}:{include.line}: includes {include.target}: an installed header needs it, "
+                       f"but {PUBLIC_HEADERS} does not list it")
+
+
 def faults(root: Path) -> Iterator[str]:
+    yield from check_public_headers(root)
     for file in sorted((root / "lockstep").rglob("*")):
         if file.suffix in {".h", ".hpp", ".cpp", ".cu", ".cuh"}:
             yield from check_includes(root, file)

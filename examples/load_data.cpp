@@ -1,30 +1,47 @@
 // Goes through a data set with every rank loading its part, and on from where it was left.
 //
-//   lockstep run --nproc-per-node 2 build/bin/examples/load_data POSITION_FILE [BATCHES]
+//   lockstep run --nproc-per-node 2 build/bin/examples/load_data POSITION_FILE [BATCHES [FOLDER]]
 //
 // It stops after BATCHES batches of an epoch and writes where it is; the next run goes on from
-// there, with as many ranks as you like.
+// there, with as many ranks as you like. FOLDER has a folder of image files for each class; without
+// it images are made up.
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/data/datasets/generated_images.h"
+#include "lockstep/data/datasets/image_folder_dataset.h"
 #include "lockstep/data/loader/data_loader.h"
 
 namespace data = lockstep::data;
 
+// Each image is decoded once, by the rank that needs it first, and kept in memory for all ranks;
+// the crops are new ones in each epoch. Up to ten files may be bad.
+std::shared_ptr<const data::ImageFolder> open_folder(const std::string& folder) {
+  const data::Compose transform(
+      {data::RandomResizedCrop{.size = 32}, data::RandomHorizontalFlip{}, data::ToTensor{}});
+  return std::make_shared<const data::ImageFolder>(
+      data::index_image_folder(folder), transform,
+      data::ImageReading{.cache = data::CachePlace::kRam, .max_bad = 10});
+}
+
 int main(int argc, char** argv) try {
   if (argc < 2) {
-    throw lockstep::UsageError("expected POSITION_FILE [BATCHES]");
+    throw lockstep::UsageError("expected POSITION_FILE [BATCHES [FOLDER]]");
   }
   const std::int64_t most_batches = argc > 2 ? std::atoll(argv[2]) : 1'000'000;
   auto world = lockstep::init_process_group();
-  const auto images = data::generated_images({.size = 600});
+  const auto files = argc > 3 ? open_folder(argv[3]) : nullptr;
+  std::shared_ptr<const data::Dataset> images = files;
+  if (!files) {
+    images = std::make_shared<data::ImageDataset>(data::generated_images({.size = 600}));
+  }
   data::DataLoader loader(
       images, {.batch_size = 60 / world.size(),
-               .sampler = data::DistributedSampler(images.size(), world.size(), world.rank()),
+               .sampler = data::DistributedSampler(images->size(), world.size(), world.rank()),
                .num_workers = data::kAuto});
   data::SamplerPosition position;
   if (std::ifstream(argv[1]) >> position.seed >> position.epoch >> position.consumed) {
@@ -47,8 +64,11 @@ int main(int argc, char** argv) try {
   std::printf("rank %d of %d: %d batches, mean brightness %.4f; %d of %d images of epoch %d\n",
               world.rank(), world.size(), static_cast<int>(batches),
               batches == 0 ? 0 : brightness / static_cast<double>(batches),
-              static_cast<int>(position.consumed), static_cast<int>(images.size()),
+              static_cast<int>(position.consumed), static_cast<int>(images->size()),
               static_cast<int>(position.epoch));
+  if (files && world.rank() == 0) {
+    std::printf("%s\n", files->summary().c_str());  // Bad files, too.
+  }
 } catch (const lockstep::Error& error) {
   std::fprintf(stderr, "load_data: %s\n", error.what());
   return 1;

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make conformance`: PyTorch's own distributed tests with Gloo and with lockstep at four world sizes, then
-# the table in docs/conformance.md. Fails if a test passes with Gloo alone. WORLD_SIZES="2 3" runs less.
+# `make conformance`: PyTorch's own distributed tests with Gloo and with lockstep at four world
+# sizes, then the table in docs/results/conformance.md. Fails if a test passes with Gloo alone.
+# WORLD_SIZES="2 3" runs less.
 source "$(dirname "$0")/common.sh"
 
 in_phase "build (the Python package)" build release lockstep_python
@@ -24,6 +25,6 @@ for world_size in ${WORLD_SIZES:-2 3 4 8}; do
     in_phase "$backend, world size $world_size" run_suite "$backend" "$world_size"
   done
 done
-"$(test_python)" tests/conformance/table.py "$results" docs/conformance.md ||
+"$(test_python)" tests/conformance/table.py "$results" docs/results/conformance.md ||
   die "make conformance: see above, and the logs in $results"
-say "make conformance: lockstep passes what Gloo passes; docs/conformance.md is written"
+say "make conformance: lockstep passes what Gloo passes; docs/results/conformance.md is written"

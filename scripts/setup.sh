@@ -86,11 +86,11 @@ install_venv() {
     say "creating .venv with $("$python" --version)"
     "$python" -m venv --clear .venv || die "$python -m venv .venv: see its message above"
   fi
-  say "installing $(sed -n 's/^torch==/torch /p' requirements.txt) and test tools into .venv (5.5 GB)"
+  say "installing $(sed -n 's/^torch==/torch /p' requirements.txt) and test tools into .venv (5.7 GB)"
   .venv/bin/python -m pip install --disable-pip-version-check --no-input -q --progress-bar off \
     -r requirements.txt ||
     die "pip could not install requirements.txt into .venv: see its message above; the machine needs a" \
-      "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has torch, torchvision, pytest and expecttest"
+      "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has what requirements.txt lists"
   venv_stamp >"$stamp"
   say ".venv: $(du -sh .venv | cut -f1) after $((SECONDS - start)) s"
 }

@@ -52,6 +52,45 @@ class CheckLayers(unittest.TestCase):
             "lockstep/launch/plan.h:2: includes lockstep/shm/ring.h: 'launch' may include base, cluster"
         )
 
+    def test_rejects_an_include_between_rooms_that_is_not_in_the_table(self):
+        self.write("lockstep/comm/backends/support/bytes.h", "#pragma once\n")
+        self.write("lockstep/comm/backends/shm/work.h",
+                   '#pragma once\n#include "lockstep/comm/backends/support/bytes.h"\n')
+        self.assertEqual(self.check(), (0, ""))
+        self.write("lockstep/comm/backends/mpi/work.h",
+                   '#pragma once\n#include "lockstep/comm/backends/shm/work.h"\n')
+        self.assert_fault(
+            "lockstep/comm/backends/mpi/work.h:2: includes lockstep/comm/backends/shm/work.h: "
+            "'comm/backends/mpi' may include backends/support"
+        )
+
+    def test_rejects_a_room_that_is_not_in_the_table(self):
+        self.write("lockstep/comm/attic/box.h", '#pragma once\n#include "lockstep/comm/rendezvous/meet.h"\n')
+        self.assert_fault(
+            "lockstep/comm/attic/box.h:2: includes lockstep/comm/rendezvous/meet.h: "
+            "there is no room 'comm/attic' in the table of rooms"
+        )
+
+    def test_rejects_benchmarks(self):
+        self.write("lockstep/base/fd.h", '#pragma once\n#include "benchmarks/driver/bench.h"\n')
+        self.assert_fault(
+            "lockstep/base/fd.h:2: includes benchmarks/driver/bench.h: nothing of lockstep needs its benchmarks"
+        )
+
+    def test_rejects_an_installed_header_that_includes_one_that_is_not_installed(self):
+        self.write("cmake/public_headers.txt", "# Installed.\nlockstep/lockstep.h\nlockstep/base/fd.h\n")
+        self.assertEqual(self.check(), (0, ""))
+        self.write("lockstep/base/inside.h", "#pragma once\n")
+        self.write("lockstep/base/fd.h", '#pragma once\n#include "lockstep/base/inside.h"\n')
+        self.assert_fault(
+            "lockstep/base/fd.h:2: includes lockstep/base/inside.h: an installed header needs it, "
+            "but cmake/public_headers.txt does not list it"
+        )
+
+    def test_rejects_an_installed_header_that_is_gone(self):
+        self.write("cmake/public_headers.txt", "lockstep/base/gone.h\n")
+        self.assert_fault("cmake/public_headers.txt: 'lockstep/base/gone.h' does not exist")
+
     def test_rejects_torch_in_a_torch_free_layer(self):
         for header in ("torch/types.h", "ATen/ATen.h", "c10/util/Exception.h"):
             self.write("lockstep/base/fd.h", f"#pragma once\n#include <{header}>\n")

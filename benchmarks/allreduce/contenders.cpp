@@ -7,8 +7,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "benchmarks/allreduce/job.h"
-#include "lockstep/comm/store_board.h"
-#include "lockstep/shm/collectives.h"
+#include "lockstep/comm/backends/support/store_board.h"
+#include "lockstep/shm/collectives/collectives.h"
 
 namespace lockstep::bench {
 namespace {

@@ -1,4 +1,4 @@
-"""A process group that sums as lockstep's shared memory does (docs/shm.md): in the order of ranks."""
+"""A process group that sums in the order of ranks, as lockstep's does (docs/internals/shm.md)."""
 
 import functools
 

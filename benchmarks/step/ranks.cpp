@@ -42,7 +42,7 @@ using Clock = std::chrono::steady_clock;
   std::_Exit(1);
 }
 
-// Of this process; VmHWM, because what getrusage tells includes the program that started it.
+// VmHWM of this process; getrusage() would include the program that started it.
 std::int64_t peak_host_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Of `bytes` behind others: extend_crc32c(crc32c(a), b) is the sum of a and b together. By the
-// processor's own instruction where there is one.
+// Continues a checksum: extend_crc32c(crc32c(a), b) is the checksum of a followed by b. Uses the
+// processor's own instruction if there is one.
 std::uint32_t extend_crc32c(std::uint32_t crc, std::span<const std::byte> bytes);
 
 inline std::uint32_t crc32c(std::span<const std::byte> bytes) { return extend_crc32c(0, bytes); }

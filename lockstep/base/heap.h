@@ -7,12 +7,12 @@
 
 namespace lockstep {
 
-// Asks malloc to keep up to `bytes` of freed memory for the next allocation, of the whole process,
-// instead of handing them back to the kernel, which clears every page before it gives it out again.
-// Asking for less than before changes nothing.
+// Asks malloc, for the whole process, to keep up to `bytes` of freed memory for later allocations.
+// Otherwise it returns the memory to the kernel, which clears every page before it hands it out
+// again. Asking for less than before changes nothing.
 //
-// Does nothing, and returns false, where the user has decided: by MALLOC_TRIM_THRESHOLD_,
-// MALLOC_MMAP_THRESHOLD_ or GLIBC_TUNABLES.
+// Does nothing and returns false if the user has set MALLOC_TRIM_THRESHOLD_, MALLOC_MMAP_THRESHOLD_
+// or GLIBC_TUNABLES.
 bool keep_freed_memory(std::size_t bytes, const Environment& environment);
 
 }  // namespace lockstep

@@ -1,12 +1,12 @@
-// Writing to a connection that is broken, with libraries that do not expect to be killed for it.
+// Protects libraries that write to a broken connection and do not expect to be killed for it.
 #pragma once
 
 #include <csignal>
 
 namespace lockstep {
 
-// While it lives, this thread gets EPIPE and no SIGPIPE; so do, for ever, threads that it starts.
-// The action that the program has set for the signal stays what it is.
+// While it lives, this thread gets EPIPE instead of SIGPIPE. Threads that it starts meanwhile do so
+// for ever. The program's own action for the signal does not change.
 class NoSigpipe {
  public:
   NoSigpipe();

@@ -27,7 +27,8 @@ struct ProcessState {
 // Takes the start time of a process of this pid namespace.
 ProcessId identify(pid_t pid);
 
-// Does not block, and takes some microseconds. A process of which nothing can be found out runs.
+// Does not block, and takes some microseconds. If nothing can be found out about a process, it
+// counts as running.
 ProcessState state_of(const ProcessId& process);
 
 }  // namespace lockstep

@@ -44,9 +44,9 @@ struct Accepted {
 // Takes the next connection that waits; blocks if the listener does.
 Accepted accept_on(const Listener& listener);
 
-// Tries until the deadline (a master may start later than its peers); the descriptor is
-// non-blocking. Throws PeerError with the address, the last reason and the time it waited.
-// Looking up a name takes the resolver's own time, which no deadline cuts short.
+// Tries until the deadline (a master may start later than its peers). The descriptor is
+// non-blocking. Throws PeerError with the address, the last reason and the time it waited. The
+// deadline does not limit how long the resolver takes to look up a name.
 UniqueFd connect_to(const Endpoint& endpoint, Deadline deadline);
 
 // Whether `host` resolves to an address of this machine (all of 127.0.0.0/8 is).

@@ -24,7 +24,7 @@ std::string one_a_node(Starter starter) {
     default:
       return "qsub -l select=...:mpiprocs=1, then pbsdsh -- env PBS_NODEFILE=COPY lockstep run "
              "--nproc-per-node N PROGRAM, with a copy of the node file that all nodes see, as in "
-             "docs/clusters/job.pbs";
+             "docs/guides/clusters/job.pbs";
   }
 }
 

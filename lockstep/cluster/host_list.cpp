@@ -130,8 +130,8 @@ std::vector<std::string> pbsdsh_slots(const Environment& env, const std::string&
   throw UsageError("on node " + env.get("PBS_NODENUM").value_or("?") + " of PBS job " +
                    env.get("PBS_JOBID").value_or("?") + ": " + why +
                    "; pbsdsh does not pass this list of hosts on, and PBS keeps it on the first "
-                   "node\nHINT: pass on a copy that all nodes see, as docs/clusters/job.pbs does, "
-                   "or " +
+                   "node\nHINT: pass on a copy that all nodes see, as "
+                   "docs/guides/clusters/job.pbs does, or " +
                    otherwise);
 }
 

@@ -24,14 +24,10 @@ struct BackendRequest {
   c10::intrusive_ptr<c10d::Store> store;  // Private to this backend and group.
   int rank = 0;
   int size = 1;
-  std::chrono::milliseconds timeout{};          // Of each collective.
+  std::chrono::milliseconds timeout{};          // For each collective.
   std::chrono::milliseconds connect_timeout{};  // What is left of the time to form the group.
   // Network interfaces to use, best first; empty lets the backend choose.
   std::vector<std::string> interfaces;
-  // Whether a transport that connects pairs of ranks does so now or as they need each other. Gloo
-  // alone listens to it.
-  enum class Connect { kAtOnce, kWhenNeeded };
-  Connect connect = Connect::kAtOnce;
   std::string name = {};  // What the backend shall call itself; empty: its own name.
 };
 
@@ -47,12 +43,12 @@ class BackendRegistry {
   void add(const std::string& name, std::vector<c10::DeviceType> devices, BackendFactory factory,
            Capabilities capabilities = {});
 
-  // Named with that device, as "cuda:shm", a backend that was added serves it, too; not by its name
-  // alone.
+  // Lets a backend that was added also serve this device, but only if the device is named:
+  // "cuda:shm".
   void allow(const std::string& name, c10::DeviceType device);
 
-  // "gloo" or "cpu:gloo,cuda:nccl", as device and name. Throws UsageError that lists the
-  // names there are for one that is unknown, and says what one needs that was not built in.
+  // Parses "gloo" or "cpu:gloo,cuda:nccl" into devices and names. For an unknown name, throws
+  // UsageError that lists the known ones; for one that was not built in, it says what is needed.
   [[nodiscard]] std::vector<std::pair<c10::DeviceType, std::string>> parse(
       const std::string& backends) const;
 
@@ -67,7 +63,7 @@ class BackendRegistry {
     return find(name).capabilities;
   }
 
-  // What a group uses that names no backend: lockstep, and nccl beside it where GPUs are seen.
+  // What a group uses if it names no backend: lockstep, and also nccl if LibTorch sees GPUs.
   [[nodiscard]] std::string default_backends() const;
 
  private:
@@ -82,7 +78,7 @@ class BackendRegistry {
   std::map<std::string, Entry> entries_;
 };
 
-// Each registers itself where it was compiled in; else it does nothing.
+// Each registers its backend if that was compiled in, else does nothing.
 void register_gloo(BackendRegistry& registry);
 void register_nccl(BackendRegistry& registry);
 void register_mpi(BackendRegistry& registry);

@@ -42,7 +42,8 @@ std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
   return without_arrival(state, number);
 }
 
-// Who was missing and how it showed, as the first rank to notice saw it: all ranks agree on it.
+// Which ranks were missing and how that was noticed, as the first rank to notice saw it. All ranks
+// agree on this.
 struct Verdict {
   std::string missing;   // "1, 3"; empty if all had come, or the store is gone too.
   bool in_time = false;  // A connection broke before the deadline.

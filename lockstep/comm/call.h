@@ -28,7 +28,7 @@ struct Group::Call {
              std::function<void()> finish = nullptr) const;
 
   // What need not be composed: for our own backends nothing, for NCCL averages.
-  [[nodiscard]] bool lacks_nothing() const { return group.can(Capability::kEverything, device); }
+  [[nodiscard]] bool is_complete() const { return group.can(Capability::kEverything, device); }
   [[nodiscard]] bool can_average() const { return group.can(Capability::kAverages, device); }
 
   const Group& group;

@@ -1,4 +1,4 @@
-// What a backend can do that c10d does not promise of every one.
+// What a backend can do beyond what c10d promises of every backend.
 #pragma once
 
 #include <set>
@@ -8,13 +8,13 @@ namespace lockstep {
 enum class Capability {
   // Tensors with gaps, unequal sizes, every dtype, averages: nothing has to be composed.
   kEverything,
-  // AVG in each reduction of tensors of equal shapes.
+  // AVG in every reduction of tensors with equal shapes.
   kAverages,
   // PREMUL_SUM of float32 and float64.
   kPremultiplies,
   // PREMUL_SUM of every floating-point type on a GPU; it may fuse the product with the sum.
   kPremultipliesOnGpu,
-  // Its collectives run on the GPU alone: they can be recorded as a part of a CUDA graph.
+  // Its collectives run only on the GPU, so they can be recorded as a part of a CUDA graph.
   kRecordable,
   // Several ranks may use one GPU.
   kSharesGpus,
@@ -22,7 +22,7 @@ enum class Capability {
   kNumbers,
   // It speaks over network interfaces that can be chosen.
   kChoosesInterfaces,
-  // A thread of its own completes the futures of its works, in any case.
+  // Its own thread always completes the futures of its works.
   kCompletesFutures,
 };
 

@@ -6,9 +6,9 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/arguments.h"
+#include "lockstep/comm/backends/support/arguments.h"
+#include "lockstep/comm/backends/support/tensor_lists.h"
 #include "lockstep/comm/call.h"
-#include "lockstep/comm/tensor_lists.h"
 
 namespace lockstep {
 
@@ -47,7 +47,7 @@ c10d::ReduceOp to_c10d(ReduceOp op) {
   throw UsageError("the reduce operation is none of ReduceOp's");
 }
 
-// How a reduction is asked of the backend, and what is left to do afterwards.
+// How the backend is asked for a reduction, and what is left to do afterwards.
 struct Plan {
   at::Tensor buffer;  // The caller's tensor, or a wider or denser copy of it.
   c10d::ReduceOp op;
@@ -83,10 +83,9 @@ Work Group::all_reduce(const at::Tensor& tensor, const ReduceOptions& options) c
   require_separate_elements(tensor, call.what);
   // Gloo averages floating-point tensors here, and nothing elsewhere.
   const bool averages = call.can_average() || tensor.is_floating_point() || tensor.is_complex();
-  Plan plan =
-      plan_reduction(*this, tensor, options.op,
-                     {.divide = options.op == ReduceOp::kAvg && !averages,
-                      .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
+  Plan plan = plan_reduction(*this, tensor, options.op,
+                             {.divide = options.op == ReduceOp::kAvg && !averages,
+                              .widen = tensor.scalar_type() == at::kShort && !call.is_complete()});
   c10d::AllreduceOptions settings;
   settings.reduceOp = plan.op;
   settings.timeout = call.timeout;
@@ -114,10 +113,9 @@ Work Group::reduce(const at::Tensor& tensor, int root, const ReduceOptions& opti
   if (rank() == root) {
     require_separate_elements(tensor, call.what);
   }
-  Plan plan =
-      plan_reduction(*this, tensor, options.op,
-                     {.divide = options.op == ReduceOp::kAvg && !call.can_average(),
-                      .widen = tensor.scalar_type() == at::kShort && !call.lacks_nothing()});
+  Plan plan = plan_reduction(*this, tensor, options.op,
+                             {.divide = options.op == ReduceOp::kAvg && !call.can_average(),
+                              .widen = tensor.scalar_type() == at::kShort && !call.is_complete()});
   c10d::ReduceOptions settings;
   settings.reduceOp = plan.op;
   settings.rootRank = root;
@@ -141,11 +139,12 @@ Work Group::all_gather(const std::vector<at::Tensor>& outputs, const at::Tensor&
   settings.timeout = call.timeout;
   std::vector<std::vector<at::Tensor>> lists{without_gaps(outputs)};
   std::vector<at::Tensor> inputs{without_gaps(input)};
-  if (call.lacks_nothing() || same_shapes(outputs, input)) {
+  if (call.is_complete() || same_shapes(outputs, input)) {
     return call.start([&] { return call.backend->allgather(lists, inputs, settings); },
                       copy_back(lists[0], outputs));
   }
-  // Unequal: everyone sends as much as the largest, and the padding is cut off afterwards.
+  // Unequal sizes: every rank sends as much as the largest one, and the padding is cut off
+  // afterwards.
   const auto counts = element_counts(outputs);
   const auto most = *std::max_element(counts.begin(), counts.end());
   inputs[0] = at::zeros({most}, input.options());
@@ -217,7 +216,7 @@ Work Group::reduce_scatter(const at::Tensor& output, const std::vector<at::Tenso
   Access access{.writes = {output}};
   access.read(inputs, rank(), output);
   require_no_overlap(access, call.what);
-  if (call.lacks_nothing() || (call.can_average() && same_shapes(inputs, output))) {
+  if (call.is_complete() || (call.can_average() && same_shapes(inputs, output))) {
     c10d::ReduceScatterOptions settings;
     settings.reduceOp = to_c10d(options.op);
     settings.timeout = call.timeout;
@@ -226,8 +225,8 @@ Work Group::reduce_scatter(const at::Tensor& output, const std::vector<at::Tenso
     return call.start([&] { return call.backend->reduce_scatter(outputs, lists, settings); },
                       copy_back(outputs, {output}));
   }
-  // One reduction of everything, of which each rank keeps its part: right for unequal
-  // shapes and for every dtype, where Gloo's own is not.
+  // Reduces everything, and each rank keeps its part. This is correct for unequal shapes and for
+  // every dtype; Gloo's own reduce_scatter is not.
   const at::Tensor all = flattened(inputs);
   const auto counts = element_counts(inputs);
   const auto before = std::accumulate(counts.begin(), counts.begin() + rank(), std::int64_t{0});
@@ -251,7 +250,7 @@ Work Group::all_to_all(const std::vector<at::Tensor>& outputs,
   require_no_overlap({.writes = outputs, .reads = inputs}, call.what);
   c10d::AllToAllOptions settings;
   settings.timeout = call.timeout;
-  if (call.lacks_nothing()) {
+  if (call.is_complete()) {
     std::vector<at::Tensor> given = inputs;
     std::vector<at::Tensor> taken = outputs;
     return call.start([&] { return call.backend->alltoall(taken, given, settings); });

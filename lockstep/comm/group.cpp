@@ -12,8 +12,8 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/backends/local/backend.h"
 #include "lockstep/comm/group_state.h"
-#include "lockstep/comm/local_backend.h"
 #include "lockstep/comm/peer_error.h"
 
 namespace lockstep {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/progress.h"
 #include "lockstep/comm/capability.h"
 #include "lockstep/comm/work.h"
-#include "lockstep/shm/progress.h"
 
 namespace c10d {
 class Backend;
@@ -52,8 +52,8 @@ class Group {
   // False for a process that is alone and has no process group at all.
   [[nodiscard]] bool is_distributed() const;
 
-  // Of this process, whatever the group. Where the environment does not tell them they
-  // follow from the ranks that share this host; that waits until all ranks have started.
+  // The local rank and size of this process, whatever the group. If the environment does not tell
+  // them, they follow from the ranks that share this host; that waits until all ranks have started.
   [[nodiscard]] int local_rank() const;
   [[nodiscard]] int local_size() const;
   [[nodiscard]] int node_rank() const;
@@ -61,7 +61,7 @@ class Group {
   // cuda:local_rank where LibTorch sees GPUs and the group has a backend for them, else the CPU.
   // Throws UsageError if this host has fewer GPUs than ranks.
   [[nodiscard]] at::Device device() const;
-  // The machine's numbers of the GPUs this process may use, in CUDA's order.
+  // The machine-wide numbers of the GPUs that this process may use, in CUDA's order.
   [[nodiscard]] std::vector<int> gpu_ids() const;
 
   [[nodiscard]] std::chrono::milliseconds timeout() const;
@@ -69,16 +69,16 @@ class Group {
   [[nodiscard]] const std::string& found_by() const;
   [[nodiscard]] std::string description() const;
 
-  // All ranks of this group call it with the same list of this group's ranks; those that
-  // are not in it get a group of which they are no member.
+  // All ranks of this group call it with the same list of this group's ranks. A rank that is not in
+  // the list gets a group of which it is not a member.
   [[nodiscard]] Group new_group(const std::vector<int>& ranks) const;
 
   // A name for keys in store() that is the same on all ranks which ask in the same order:
   // "kind/0", "kind/1", ...
   [[nodiscard]] std::string next_name(const std::string& kind) const;
 
-  // Tells the others what this rank is doing, for their errors; only shared memory can. Costs
-  // nothing worth counting.
+  // Tells the others what this rank is doing, for their errors. Only shared memory can do this. The
+  // cost is negligible.
   void report(const Progress& progress) const;
   // What a rank of the group said last; nothing where the backend cannot tell.
   [[nodiscard]] std::optional<Progress> progress_of(int rank) const;
@@ -108,8 +108,8 @@ class Group {
             const PointToPointOptions& options = {}) const;
   Work recv(const at::Tensor& tensor, int source, const PointToPointOptions& options = {}) const;
 
-  // Returns when all ranks have called it. Throws PeerError at the deadline that names, the
-  // same on every rank, exactly the ranks that did not arrive; the group is unusable then.
+  // Returns when all ranks have called it. At the deadline, throws PeerError that names exactly the
+  // ranks that did not arrive, the same ones on every rank. The group is then unusable.
   void barrier(const CollectiveOptions& options = {}) const;
 
   // Byte strings of any size, through the same backend. They block.

@@ -13,7 +13,7 @@
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/progress_board.h"
-#include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/rendezvous/roll_call.h"
 
 namespace lockstep {
 
@@ -41,19 +41,19 @@ struct Group::State {
   // Connects this rank to the others before the deadline; throws what the backends throw.
   void connect(Deadline deadline);
   void close();  // Does nothing in a fork.
-  // Where the store lives in one of the ranks, that rank leaves last, so that none loses it:
-  // it waits, for some seconds, until `company` ranks are on their way out.
+  // If one of the ranks hosts the store, that rank leaves last, so that no other rank loses the
+  // store: it waits, for some seconds, until `company` ranks are leaving.
   void leave(int company);
 
   [[nodiscard]] bool is_world() const { return name == "0"; }
-  // The number of the next collective on such tensors, the same on all ranks. Messages have none:
-  // only two ranks know of them.
+  // The number of the next collective on such tensors, the same on all ranks. Messages have no
+  // number, because only two ranks know of them.
   [[nodiscard]] std::uint64_t next_number(c10::DeviceType device) const;
-  // It has begun.
+  // Counts a collective that has begun.
   void count(c10::DeviceType device);
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
-  // What ranks must have in common; one that sees a GPU may have a further backend for it.
+  // What ranks must have in common. A rank that sees a GPU may have one more backend for it.
   [[nodiscard]] comm::RollEntry roll_entry() const;
 
   std::shared_ptr<const comm::Job> job;
@@ -67,7 +67,7 @@ struct Group::State {
   comm::ProgressBoard* progress = nullptr;  // One of the backends.
   std::atomic<int> children{0};
   std::map<std::string, int> names;           // By kind: how many were given away.
-  std::atomic<std::uint64_t> collectives{0};  // Of backends that do not count them.
+  std::atomic<std::uint64_t> collectives{0};  // Counted here if the backend does not.
   std::atomic<std::uint64_t> barriers{0};
   ForkGuard fork_guard;
   bool closed = false;

@@ -7,10 +7,10 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group_state.h"
-#include "lockstep/comm/interfaces.h"
-#include "lockstep/comm/lent_memory.h"
 #include "lockstep/comm/peer_error.h"
-#include "lockstep/comm/rendezvous.h"
+#include "lockstep/comm/placement_allocator.h"
+#include "lockstep/comm/rendezvous/interfaces.h"
+#include "lockstep/comm/rendezvous/rendezvous.h"
 
 namespace lockstep {
 namespace {
@@ -65,7 +65,7 @@ void prepare_for_gradients(const Group::State& state, const Environment& environ
   const auto cpu = state.backends.find(c10::kCPU);
   if (state.size > 1 && cpu != state.backends.end() &&
       cpu->second->supportsTensorAlloc(/*deviceIdx=*/0)) {
-    comm::prepare_lending(environment);
+    comm::install_placement_allocator(environment);
   }
 }
 

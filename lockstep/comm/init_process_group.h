@@ -25,7 +25,7 @@ struct InitOptions {
   BackendRegistry registry = BackendRegistry::built_in();
 };
 
-// Joins the job that this process was started for, and blocks until all of its ranks did.
+// Joins the job that this process was started for, and blocks until all of its ranks have joined.
 //
 // Without arguments it looks at RANK/WORLD_SIZE (torchrun, lockstep run), a Slurm step,
 // Open MPI, PMI and pbsdsh, in this order; a process that none of them started is alone and
@@ -34,8 +34,8 @@ struct InitOptions {
 // Under a launcher that sets TORCHELASTIC_ERROR_FILE, uncaught exceptions and fatal signals
 // are from then on reported in that file.
 //
-// Throws UsageError that names the variable or option to set, PeerError that names the
-// address or the ranks that did not come in time.
+// Throws UsageError that names the variable or option to set, and PeerError that names the address
+// or the ranks that did not join in time.
 Group init_process_group(const InitOptions& options = {});
 
 }  // namespace lockstep

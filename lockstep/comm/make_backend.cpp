@@ -4,9 +4,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/interfaces.h"
 #include "lockstep/comm/peer_error.h"
-#include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/rendezvous/interfaces.h"
+#include "lockstep/comm/rendezvous/roll_call.h"
 
 namespace lockstep {
 

@@ -12,20 +12,20 @@ namespace lockstep {
 struct BackendOptions {
   // "lockstep" (shared memory on one host, Gloo across hosts), "shm", "gloo", "mpi" or "nccl".
   std::string name = "lockstep";
-  // One time for the ranks to come, and for each collective that names none of its own.
+  // The time for all ranks to join, and for each collective that has no timeout of its own.
   std::chrono::milliseconds timeout = std::chrono::minutes(30);
   // For Gloo, best first. Empty: LOCKSTEP_SOCKET_IFNAME or GLOO_SOCKET_IFNAME, else Gloo's choice.
   std::vector<std::string> interfaces;
 };
 
-// Connects this rank to the others, which all make the same call, and blocks until they did.
+// Connects this rank to the others, which all make the same call, and blocks until they have.
 //
 // What it returns can be used by itself or given to c10d::ProcessGroup::setBackend(). Keys in the
 // store begin with "lockstep/"; a second backend on the same store needs a c10d::PrefixStore of its
 // own. The store must live as long as the backend.
 //
-// Throws UsageError for arguments that cannot be or are not those of the rank that came first,
-// PeerError if a rank does not come in time.
+// Throws UsageError for arguments that are invalid or differ from those of the rank that came
+// first, and PeerError if a rank does not join in time.
 c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                int rank, int size,
                                                const BackendOptions& options = {});

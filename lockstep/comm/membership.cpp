@@ -7,7 +7,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
-#include "lockstep/comm/roll_call.h"
+#include "lockstep/comm/rendezvous/roll_call.h"
 
 namespace lockstep::comm {
 namespace {

@@ -11,11 +11,12 @@
 
 namespace lockstep::comm {
 
-// Our own errors pass unchanged. c10d's arguments checks become UsageError, all else
-// PeerError: `what` (operation and rank), c10d's words without its stack trace, what to do.
+// Our own errors pass unchanged. c10d's argument checks become UsageError, everything else
+// PeerError. The message is `what` (operation and rank), c10d's words without its stack trace, and
+// what to do.
 [[noreturn]] void rethrow_as_peer_error(const std::string& what);
 
-// Whether these words of Gloo's are about the caller's arguments; all else is about its peers.
+// Whether Gloo's message is about the caller's arguments; otherwise it is about the peers.
 bool is_argument_error(const std::string& words);
 
 // What c10d or Gloo said, in one line, without its source position, stack and advice.

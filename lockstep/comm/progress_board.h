@@ -1,14 +1,14 @@
-// What backends offer that can tell the ranks of each other's progress.
+// The interface of backends that can tell ranks about each other's progress.
 #pragma once
 
-#include "lockstep/shm/progress.h"
+#include "lockstep/base/progress.h"
 
 namespace lockstep::comm {
 
 class ProgressBoard {
  public:
   virtual ~ProgressBoard() = default;
-  // Costs a store to memory: to be called several times in every step.
+  // Costs one store to memory, so it may be called several times in every step.
   virtual void report(const Progress& progress) = 0;
   [[nodiscard]] virtual Progress progress_of(int rank) const = 0;
 };

@@ -165,10 +165,10 @@ void end_all(std::vector<Child>& children) {
   }
 }
 
-// The children, ended and reaped at the latest when this goes out of scope.
+// The children. When this goes out of scope, all of them are ended and reaped.
 class Ranks {
  public:
-  // A caller that ignores SIGCHLD would have its children reaped by the kernel, unseen.
+  // If the caller ignores SIGCHLD, the kernel would reap the children unseen.
   Ranks() {
     struct sigaction standard{};
     standard.sa_handler = SIG_DFL;

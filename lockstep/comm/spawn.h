@@ -1,4 +1,4 @@
-// Ranks started from inside a program.
+// Starts ranks from inside a program.
 #pragma once
 
 #include <functional>

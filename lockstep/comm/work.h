@@ -14,9 +14,9 @@ class Work;
 
 namespace lockstep {
 
-// A handle: copies refer to the same work. The tensors of a call belong to it until
-// wait() returns; a result that the backend does not produce by itself (an integer
-// average, gathered tensors of unequal sizes) is put in place by wait().
+// A handle: copies refer to the same work. Do not use the tensors of a call until wait() returns.
+// wait() also writes back results that the backend does not produce itself (an integer average,
+// gathered tensors of unequal sizes).
 class [[nodiscard]] Work {
  public:
   // Blocks until the work is done; a second call returns at once. Throws PeerError,

@@ -10,7 +10,7 @@ namespace lockstep {
 struct Work::State {
   std::string what;  // "all_reduce #12 on rank 1 of 4": how errors begin.
   std::vector<c10::intrusive_ptr<c10d::Work>> parts;
-  std::chrono::milliseconds timeout{0};  // Of point-to-point works, which c10d gives at wait().
+  std::chrono::milliseconds timeout{0};  // For point-to-point works: c10d takes it in wait().
   std::function<void()> finish;          // Runs once, after all parts.
   bool done = false;
 };

@@ -5,6 +5,7 @@
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
 
 #include <utility>
 
@@ -81,6 +82,10 @@ void Graph::replay() {
 }
 
 Graph* Graph::recording() { return recording_now; }
+
+bool Graph::is_stream_recorded() {
+  return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
 
 std::string Graph::why_unavailable() {
   return c10::cuda::device_count() > 0 ? "" : "there is no GPU";

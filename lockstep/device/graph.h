@@ -1,4 +1,4 @@
-// A CUDA graph: what a stream was given, recorded once and replayed as one launch.
+// A CUDA graph: the work of a stream, recorded once and replayed as one launch.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,17 @@ namespace lockstep::device {
 
 class Graph {
  public:
-  // Records what `work` gives to the current stream, which may not be the default one, and to the
-  // streams that it makes wait for it; nothing of that runs. Other threads may use the GPU in the
-  // meantime. Throws what `work` throws, and c10::Error if `work` did what cannot be recorded, such
-  // as waiting for the GPU; streams, allocator and random numbers are as before then.
+  // Records what `work` launches on the current stream, which must not be the default one, and on
+  // the streams that it makes wait for it. None of it runs. Other threads may use the GPU
+  // meanwhile. Throws what `work` throws, and c10::Error if `work` does something that cannot be
+  // recorded, such as waiting for the GPU. After an error, streams, allocator and random numbers
+  // are as before.
   explicit Graph(const std::function<void()>& work);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Launches it on the current stream. Random numbers go on as if the work had been done anew.
+  // Launches it on the current stream. Random numbers go on as if the work had run eagerly.
   void replay();
 
   // For `work`, whose host code runs only once: `each` runs on the host after every launch.
@@ -27,6 +28,10 @@ class Graph {
 
   // The graph that the calling thread records; nullptr if it records none.
   static Graph* recording();
+
+  // Whether any thread records the calling thread's current stream: backward() runs hooks on
+  // threads of its own, where recording() knows nothing, with the stream of the forward pass.
+  static bool is_stream_recorded();
 
   // Why this build, or machine, records none; empty if it can.
   static std::string why_unavailable();

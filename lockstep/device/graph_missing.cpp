@@ -15,6 +15,8 @@ void Graph::replay() {}
 
 Graph* Graph::recording() { return nullptr; }
 
+bool Graph::is_stream_recorded() { return false; }
+
 std::string Graph::why_unavailable() { return "lockstep was built without CUDA"; }
 
 }  // namespace lockstep::device

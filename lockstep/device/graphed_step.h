@@ -106,8 +106,8 @@ class GraphedStep {
   explicit GraphedStep(Function function, const GraphedStepOptions& options = {})
       : function_(std::move(function)), recorder_(options) {}
 
-  // Of a replay the result is the graph's own: the next call overwrites it, so clone() what is to
-  // be kept.
+  // The result of a replay belongs to the graph: the next call overwrites it, so clone() what you
+  // keep.
   template <std::convertible_to<const at::Tensor&>... Inputs>
   auto operator()(const Inputs&... inputs) {
     using Result =

@@ -11,11 +11,12 @@ c10::Stream current_stream(c10::Device device);
 // A stream beside the current one; several that are asked for may be the same.
 c10::Stream side_stream(c10::Device device);
 
-// What `waiting` is given from now on runs after what `other` was given. The host does not wait.
+// Work launched on `waiting` from now on runs after the work that `other` has now. The host does
+// not wait.
 void make_wait(const c10::Stream& waiting, const c10::Stream& other);
 
-// While it lives, work goes to another stream, as if it were the current one: after what the
-// current one was given, and before what it is given next.
+// While it lives, another stream is the current one. Its work runs after what the former current
+// stream has now, and before what that stream gets next.
 class OnStream {
  public:
   explicit OnStream(const c10::Stream& stream);

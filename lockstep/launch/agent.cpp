@@ -12,10 +12,10 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
-#include "lockstep/launch/error_file.h"
-#include "lockstep/launch/leader.h"
-#include "lockstep/launch/local_node.h"
-#include "lockstep/launch/member.h"
+#include "lockstep/launch/job/error_file.h"
+#include "lockstep/launch/network/leader.h"
+#include "lockstep/launch/network/member.h"
+#include "lockstep/launch/node/local_node.h"
 #include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
@@ -53,8 +53,8 @@ class Agent {
       fail(1, error.what());
     }
     tell_supervisor(*exit_code_);
-    if (uplink_) {
-      uplink_->close(Deadline::in(kFarewellPatience));
+    if (coordinator_) {
+      coordinator_->close(Deadline::in(kFarewellPatience));
     }
     const Deadline deadline = Deadline::in(kConsoleLimit);
     consoles_.out.drain(deadline, kConsolePatience);
@@ -68,20 +68,20 @@ class Agent {
     loop_.watch(supervisor_.get(), POLLIN, [this] { on_supervisor(); });
     NodeHooks hooks;
     hooks.prepare = [this] { context_.folder.make(); };
-    hooks.report = [this](const Message& message) { uplink_->report(message); };
-    hooks.sweep = [this] { return uplink_->sweep(); };
+    hooks.report = [this](const Message& message) { coordinator_->report(message); };
+    hooks.sweep = [this] { return coordinator_->sweep(); };
     node_ = std::make_unique<LocalNode>(context_, loop_, consoles_, std::move(hooks));
     const bool several = context_.options.nodes.count > 1;
     auto listener = several ? try_to_lead(context_.options.nodes) : std::nullopt;
     if (several && !listener) {
-      uplink_ = std::make_unique<Member>(context_, loop_);
+      coordinator_ = std::make_unique<Member>(context_, loop_);
     } else {
-      uplink_ = std::make_unique<Leader>(context_, loop_, consoles_, std::move(listener));
+      coordinator_ = std::make_unique<Leader>(context_, loop_, consoles_, std::move(listener));
     }
   }
 
   void step() {
-    for (const auto& command : uplink_->take_commands()) {
+    for (const auto& command : coordinator_->take_commands()) {
       obey(command);
     }
     if (exit_code_) {
@@ -90,10 +90,10 @@ class Agent {
     node_->update_watches();
     watch_console(consoles_.out);
     watch_console(consoles_.err);
-    const bool timed = node_->busy() || uplink_->timed();
+    const bool timed = node_->busy() || coordinator_->timed();
     loop_.run_once(Deadline::in(timed ? kTick : kQuietTick));
     node_->on_time();
-    uplink_->on_time();
+    coordinator_->on_time();
   }
 
   void obey(const Message& command) {
@@ -165,8 +165,8 @@ class Agent {
       node_->pass_on(signal);
       return;
     }
-    // A closing terminal hangs up more than once, and systemd may hang up beside its SIGTERM: only
-    // who asks for the end a second time is in a hurry.
+    // A closing terminal sends SIGHUP more than once, and systemd may send SIGHUP beside its
+    // SIGTERM. So a SIGHUP never counts as the second signal.
     if (signal != SIGHUP && ++asked_to_end_ == 2) {
       tell_supervisor(128 + *first_signal_);
       kill_descendants(Deadline::in(kKillPatience));
@@ -190,7 +190,7 @@ class Agent {
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       exits.push_back({pid, status});
     }
-    uplink_->on_exits(exits);
+    coordinator_->on_exits(exits);
     node_->on_exits(exits);
   }
 
@@ -204,8 +204,8 @@ class Agent {
     kill_descendants(Deadline::in(kKillPatience));
     consoles_.err.say("lockstep run: " + what + "\n");
     tell_outer_launcher({1, what, std::nullopt});
-    if (uplink_) {
-      uplink_->give_up(what);
+    if (coordinator_) {
+      coordinator_->give_up(what);
     }
     exit_code_ = code;
   }
@@ -215,7 +215,7 @@ class Agent {
   EventLoop loop_;
   Consoles consoles_;
   std::unique_ptr<LocalNode> node_;
-  std::unique_ptr<Uplink> uplink_;
+  std::unique_ptr<CoordinatorLink> coordinator_;
   EchoFilter echoes_;
   std::optional<int> first_signal_;
   int asked_to_end_ = 0;

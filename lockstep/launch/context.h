@@ -2,11 +2,11 @@
 #pragma once
 
 #include "lockstep/base/environment.h"
-#include "lockstep/launch/log_layout.h"
-#include "lockstep/launch/machine.h"
-#include "lockstep/launch/options.h"
-#include "lockstep/launch/program.h"
-#include "lockstep/launch/signals.h"
+#include "lockstep/launch/command/machine.h"
+#include "lockstep/launch/command/options.h"
+#include "lockstep/launch/command/program.h"
+#include "lockstep/launch/node/log_layout.h"
+#include "lockstep/launch/node/signals.h"
 
 namespace lockstep::launch {
 

@@ -15,7 +15,7 @@ class EventLoop {
   using Handler = std::function<void()>;
 
   // The handler runs whenever `fd` has one of `events` (POLLIN, POLLOUT), an error or a hang-up.
-  // Watching a descriptor again replaces what was asked before.
+  // Watching a descriptor again replaces its events and handler.
   void watch(int fd, short events, Handler handler);
   void forget(int fd);
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "lockstep/base/fd.h"
+#include "lockstep/launch/command/flags.h"
 #include "lockstep/launch/context.h"
-#include "lockstep/launch/flags.h"
 #include "lockstep/launch/supervisor.h"
 
 namespace lockstep::launch {
@@ -31,7 +31,8 @@ constexpr const char* kExamples =
     "Slurm "
     "job\n";
 
-// A worker costs up to five descriptors here. Without the right to more, starting it will say so.
+// A worker takes up to five descriptors of the launcher. If the limit cannot be raised, starting a
+// worker reports it.
 void allow_descriptors_for(int workers) {
   rlimit limit{};
   const rlim_t wanted = 64 + 5 * static_cast<rlim_t>(workers);
@@ -41,7 +42,7 @@ void allow_descriptors_for(int workers) {
   }
 }
 
-// What a scheduler told, once a job.
+// Prints what the scheduler's variables said, once per job.
 void show_nodes(const NodeOptions& nodes) {
   if (!nodes.found_by.empty() && nodes.rank == 0) {
     write_all(STDERR_FILENO, "lockstep run: " + nodes.found_by + ": " +

@@ -6,7 +6,7 @@
 
 namespace lockstep::launch {
 
-// `folder` is where this program and its siblings live. Throws UsageError before anything was
+// `folder` is where this program and its siblings are. Throws UsageError before anything is
 // started; later errors are printed and become the exit code.
 int run(const std::vector<std::string>& arguments, const std::string& folder);
 

@@ -40,7 +40,7 @@ Link make_link() {
   ::_exit(run_agent(context, std::move(link.agent)));
 }
 
-// The agent's status once it has ended; orphans that came to us are reaped on the way.
+// The agent's status once it has ended. Also reaps orphans that became our children.
 std::optional<int> reap(pid_t agent) {
   std::optional<int> result;
   int status = 0;
@@ -82,7 +82,7 @@ class AgentWatch {
       status_ = status_ ? status_ : reap(agent_);
       return;
     }
-    // By the link: of two equal signals that wait for a process the kernel keeps one.
+    // Sent over the link, because the kernel merges two equal pending signals of a process.
     const char number = static_cast<char>(signal);
     if (link_) {
       ::send(link_.get(), &number, 1, MSG_DONTWAIT | MSG_NOSIGNAL);

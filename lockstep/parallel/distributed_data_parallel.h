@@ -19,15 +19,15 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/parallel/autograd/tensor_visitor.h"
 #include "lockstep/parallel/module_state.h"
 #include "lockstep/parallel/replica.h"
-#include "lockstep/parallel/tensor_visitor.h"
 
 namespace lockstep {
 namespace parallel {
 
-// What a module is held by: a torch::nn holder, a shared pointer, or the module itself, which then
-// must outlive what is made of it.
+// How a module is held: by a torch::nn holder, by a shared pointer, or as the module itself, which
+// must then outlive the wrapper.
 template <class Module>
 std::shared_ptr<Module> pointer_to(const std::shared_ptr<Module>& module) {
   return module;
@@ -96,8 +96,8 @@ class DistributedDataParallel {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  // While the result lives, forwards communicate nothing and the gradients of their backwards are
-  // accumulated on this rank; the first synchronized backward after it averages their sum.
+  // While the result lives, forwards do not communicate, and the gradients of their backwards
+  // accumulate on this rank. The first synchronized backward after it averages their sum.
   class [[nodiscard]] NoSync {
    public:
     explicit NoSync(std::shared_ptr<bool> synchronizing)
@@ -128,7 +128,7 @@ class DistributedDataParallel {
   void eval() { module_->eval(); }
   [[nodiscard]] bool is_training() const { return module_->is_training(); }
   void zero_grad(bool set_to_none = true) { module_->zero_grad(set_to_none); }
-  // Each once, as in Python, however many modules share it.
+  // Each parameter once, as in Python, however many modules share it.
   [[nodiscard]] std::vector<at::Tensor> parameters() const {
     return parallel::each_once(module_->parameters());
   }
@@ -154,7 +154,8 @@ class DistributedDataParallel {
     }
   }
 
-  // A copy of an argument whose tensors are on the device; what has none goes through as it is.
+  // A copy of an argument with its tensors on the device. An argument without tensors is passed on
+  // as it is.
   template <class Argument>
   class Moved {
    public:

@@ -12,8 +12,8 @@ namespace {
 
 using Seen = std::unordered_set<const void*>;
 
-// A module's own parameters, as they are. Nothing is derived from it: a derived class may name what
-// is protected.
+// Gives access to a module's own parameters, which are protected: a derived class may name them. No
+// object of this class is ever made.
 struct OwnParameters : torch::nn::Module {
   static const auto& of(const torch::nn::Module& module) {
     return module.*(&OwnParameters::parameters_);
@@ -43,7 +43,7 @@ void each_module(const torch::nn::Module& module, const std::string& prefix, See
   }
 }
 
-// What was expanded cannot be written: several elements are one.
+// An expanded tensor cannot be written: several of its elements are the same memory.
 bool is_expanded(const at::Tensor& tensor) {
   for (std::int64_t i = 0; i < tensor.dim(); ++i) {
     if (tensor.size(i) > 1 && tensor.stride(i) == 0) {

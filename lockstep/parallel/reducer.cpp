@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
 #include "lockstep/device/graph.h"
-#include "lockstep/parallel/plan_agreement.h"
+#include "lockstep/parallel/buckets/plan_agreement.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -30,12 +30,12 @@ std::string names_of(const std::vector<const Parameter*>& parameters) {
 }  // namespace
 
 Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
-                 const ReducerOptions& options, StepGuard& guard,
+                 const ReducerOptions& options, StepErrors& errors,
                  std::function<void(const CommunicationTimes&)> finished)
     : group_(group),
       parameters_(std::move(parameters)),
       options_(options),
-      guard_(guard),
+      errors_(errors),
       finished_(std::move(finished)),
       communication_(group),
       buckets_(parameters_, communication_, options_.buckets) {
@@ -48,12 +48,12 @@ Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
   keep_memory_of_gradients();
   hooks_ = std::make_unique<GradientHooks>(
       parameters_, [this](std::size_t i, const at::Tensor& made) { on_hook(i, made); });
-  usage_ = Usage::make(options_.usage, group_, parameters_, *hooks_);
+  readiness_ = GradientReadiness::make(options_.readiness, group_, parameters_, *hooks_);
 }
 
 // autograd allocates each gradient anew, and one that is not made in its bucket is freed as soon as
-// it has been copied. Handed back to the kernel in between, a step of ResNet-18 took 13,700 page
-// faults more: 9 % of its time (2-core Xeon, batch of 32 at 32x32, 2026-11-15).
+// it has been copied. When malloc gave that memory back to the kernel, a step of ResNet-18 took
+// 13,700 page faults more: 9 % of its time (2-core Xeon, batch of 32 at 32x32, 2026-11-15).
 void Reducer::keep_memory_of_gradients() const {
   std::size_t bytes = 0;
   for (const auto& parameter : parameters_) {
@@ -80,7 +80,7 @@ std::vector<GradientInfo> Reducer::infos(const std::vector<std::size_t>& order) 
 
 void Reducer::before_forward() {
   const std::lock_guard lock(mutex_);
-  if (begun_) {
+  if (step_.phase() == StepState::Phase::kInBackward) {
     abandon_step();
     failed_ = recorded_ ? "" : "an error ended its backward";
   }
@@ -96,13 +96,13 @@ void Reducer::before_forward() {
   if (recorded_) {
     require_recordable();
   }
-  if (!planned_anew_ && usage_->order() != nullptr) {
+  if (!planned_anew_ && readiness_->order() != nullptr) {
     replan();
   }
 }
 
 void Reducer::require_recordable() const {
-  if (!usage_->is_recordable()) {
+  if (!readiness_->is_recordable()) {
     throw UsageError(
         "a step with find_unused_parameters waits for the GPU, so it cannot be recorded; set "
         "static_graph if the same parameters are unused in every step");
@@ -120,17 +120,16 @@ void Reducer::require_recordable() const {
   }
 }
 
-// Nothing of it is awaited any more.
+// Nothing waits for this step any more.
 void Reducer::abandon_step() {
-  begun_ = false;
-  expecting_ = false;
+  step_.end();
   buckets_.end_backward();
   if (recorded_) {
     communication_.finish();
   }
 }
 
-// Going on would sum a step of this rank with another one of theirs.
+// Going on would add this rank's step to a different step of the others.
 void Reducer::require_in_step() const {
   if (!failed_.empty()) {
     throw UsageError(
@@ -140,22 +139,22 @@ void Reducer::require_in_step() const {
   }
 }
 
-// Errors come out of backward(); what failed once is not tried again.
+// backward() throws the errors; what failed once is not tried again.
 template <class Function>
 void Reducer::in_step(Function&& function) {
-  guard_.run([&] {
+  errors_.run([&] {
     try {
       function();
     } catch (const std::exception& error) {
       abandon_step();
-      failed_ = recorded_ ? "" : error.what();  // Of a recording nothing ran.
+      failed_ = recorded_ ? "" : error.what();  // Nothing of a recording ran.
       throw;
     }
   });
 }
 
 void Reducer::replan() {
-  const auto& order = *usage_->order();
+  const auto& order = *readiness_->order();
   const auto own = plan_buckets_in_order(infos(order), order, options_.limits);
   buckets_.build(agree_on_plan(group_, own, parameters_.front().tensor.device()));
   planned_anew_ = true;
@@ -164,29 +163,25 @@ void Reducer::replan() {
 void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
   require_in_step();
-  expecting_ = true;
-  begun_ = false;
-  backward_ = -1;
-  next_ = 0;
-  ready_.assign(parameters_.size(), false);
-  pending_.clear();
+  std::vector<std::size_t> sizes;
   for (const auto& bucket : buckets()) {
-    pending_.push_back(bucket.parameters().size());
+    sizes.push_back(bucket.parameters().size());
   }
+  step_.expect_backward(parameters_.size(), std::move(sizes));
   buckets_.begin_step();
-  usage_->begin(outputs);
+  readiness_->begin(outputs);
 }
 
 void Reducer::backward_begins() {
   const std::lock_guard lock(mutex_);
-  if (expecting_ && backward_is_for_all()) {
+  if (step_.is_synchronized() && backward_is_for_all()) {
     watch_this_backward();
   }
 }
 
 void Reducer::backward_passes_outputs_of(std::uint64_t step) {
   const std::lock_guard lock(mutex_);
-  if (expecting_ || step > steps_ || std::exchange(late_for_, step) != 0) {
+  if (step_.is_synchronized() || step > steps_ || std::exchange(late_for_, step) != 0) {
     return;
   }
   when_backward_is_done([weak = weak_from_this()] {
@@ -208,28 +203,26 @@ void Reducer::reject_late(std::size_t parameter) const {
 
 void Reducer::on_hook(std::size_t parameter, const at::Tensor& made) {
   const std::lock_guard lock(mutex_);
-  if (!expecting_ && late_for_ != 0) {
-    guard_.run([&] { reject_late(parameter); });
+  if (!step_.is_synchronized() && late_for_ != 0) {
+    errors_.run([&] { reject_late(parameter); });
   }
-  usage_->passed(parameter, parameters_[parameter].tensor.grad().defined());
-  if (!expecting_) {
+  readiness_->passed(parameter, parameters_[parameter].tensor.grad().defined());
+  if (!step_.is_synchronized()) {
     return;
   }
   watch_this_backward();
   in_step([&] {
-    if (!std::exchange(begun_, true)) {
+    if (step_.begin_backward()) {
       buckets_.begin_backward();
     }
-    buckets_.born(parameter, made);
-    usage_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); });
+    buckets_.gradient_made(parameter, made);
+    readiness_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); });
   });
 }
 
 // A pass can be started inside another one, for a part of the graph; each is watched by itself.
 void Reducer::watch_this_backward() {
-  const int now = current_backward();
-  if (backward_ != now) {
-    backward_ = now;
+  if (step_.watch(current_backward())) {
     when_backward_is_done([weak = weak_from_this()] {
       if (const auto self = weak.lock()) {
         self->on_backward_done();
@@ -239,36 +232,33 @@ void Reducer::watch_this_backward() {
 }
 
 void Reducer::mark_ready(std::size_t parameter) {
-  if (ready_[parameter]) {
+  if (!step_.mark_ready(parameter)) {
     throw UsageError("parameter '" + parameters_[parameter].name +
                      "' got a gradient twice in one step, after it had been sent; use it inside "
                      "forward only, once per backward, or "
                      "set static_graph");
   }
-  ready_[parameter] = true;
-  if (--pending_[buckets_.put(parameter)] > 0) {
-    return;
+  step_.count_in(buckets_.put(parameter));
+  bool started = false;
+  while (const auto bucket = step_.next_complete_bucket()) {
+    communication_.start(buckets_[*bucket]);
+    started = true;
   }
-  // Every rank starts the buckets in the same order, whatever the order of its gradients.
-  while (next_ < buckets().size() && pending_[next_] == 0) {
-    communication_.start(buckets_[next_++]);
-  }
-  if (next_ == buckets().size()) {
-    usage_->all_started();
+  if (started && step_.all_started()) {
+    readiness_->all_started();
   }
 }
 
 void Reducer::on_backward_done() {
   const std::lock_guard lock(mutex_);
-  if (!expecting_ || (next_ < buckets().size() && backward_is_nested())) {
+  if (!step_.is_synchronized() || (!step_.all_started() && backward_is_nested())) {
     return;
   }
-  expecting_ = false;
-  begun_ = false;
+  step_.end();
   buckets_.end_backward();
   in_step([this] {
-    usage_->end([this](std::size_t ready) { mark_ready(ready); });
-    if (next_ < buckets().size()) {
+    readiness_->end([this](std::size_t ready) { mark_ready(ready); });
+    if (!step_.all_started()) {
       reject_unfinished();
     }
     write_back();
@@ -280,12 +270,12 @@ void Reducer::write_back() {
     communication_.wait_for(b);
     auto& bucket = buckets_[b];
     for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {
-      if (usage_->took_part(bucket.parameters()[i])) {
-        bucket.give(i);
+      if (readiness_->took_part(bucket.parameters()[i])) {
+        bucket.write_back(i);
       }
     }
   }
-  usage_->finish();
+  readiness_->finish();
   ++steps_;
   auto times = communication_.finish();
   times.copied = buckets_.copied();
@@ -296,12 +286,13 @@ void Reducer::write_back() {
 void Reducer::reject_unfinished() const {
   std::vector<const Parameter*> missing;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!ready_[i]) {
+    if (!step_.is_ready(i)) {
       missing.push_back(&parameters_[i]);
     }
   }
   throw UsageError(std::to_string(missing.size()) + " of " + std::to_string(parameters_.size()) +
-                   " parameters got no gradient: " + names_of(missing) + "; " + usage_->advice());
+                   " parameters got no gradient: " + names_of(missing) + "; " +
+                   readiness_->advice());
 }
 
 }  // namespace lockstep::parallel

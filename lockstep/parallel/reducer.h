@@ -1,7 +1,7 @@
 // Averages gradients over the ranks while backward computes the rest of them.
 //
 // The parts are elsewhere: which gradients travel together (bucket_plan), where they lie
-// (bucket_set), when one is complete (gradient_hooks, usage) and how they travel
+// (bucket_set), when one is complete (gradient_hooks, readiness) and how they travel
 // (communication). This decides what happens when.
 #pragma once
 
@@ -10,47 +10,48 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/parallel/bucket_plan.h"
-#include "lockstep/parallel/bucket_set.h"
-#include "lockstep/parallel/communication.h"
-#include "lockstep/parallel/gradient_hooks.h"
+#include "lockstep/parallel/autograd/gradient_hooks.h"
+#include "lockstep/parallel/autograd/gradient_readiness.h"
+#include "lockstep/parallel/buckets/bucket_plan.h"
+#include "lockstep/parallel/buckets/bucket_set.h"
+#include "lockstep/parallel/buckets/communication.h"
 #include "lockstep/parallel/module_state.h"
-#include "lockstep/parallel/step_guard.h"
-#include "lockstep/parallel/usage.h"
+#include "lockstep/parallel/step_errors.h"
+#include "lockstep/parallel/step_state.h"
 
 namespace lockstep::parallel {
 
 struct ReducerOptions {
-  UsageKind usage = UsageKind::kAll;
+  ReadinessKind readiness = ReadinessKind::kAll;
   BucketSet::Options buckets;
-  // Bytes of the buckets before and after the order of the gradients is known.
+  // Sizes of the buckets before and after the order of the gradients is known.
   std::vector<std::size_t> first_limits;
   std::vector<std::size_t> limits{kFirstBucketBytes, kBucketBytes};
 };
 
-// Made by std::make_shared: a backward pass that ends later than the reducer finds it gone.
+// Must be made by std::make_shared, so that a backward pass that outlives the reducer can tell.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
-  // The guard outlives it. `finished` runs at the end of every synchronized backward, with what its
-  // communication took.
+  // `errors` must outlive it. `finished` runs at the end of every synchronized backward and gets
+  // the times of its communication.
   Reducer(const Group& group, std::vector<Parameter> parameters, const ReducerOptions& options,
-          StepGuard& guard, std::function<void(const CommunicationTimes&)> finished);
+          StepErrors& errors, std::function<void(const CommunicationTimes&)> finished);
 
-  // Before a forward with gradients. Once, after the first whole step, it plans the buckets anew,
-  // with collectives. Throws UsageError if a step failed before: this rank may not go on. So it
-  // does if a parameter was moved since, naming it: its gradients would not be averaged.
-  // In a step that is recorded as a graph it does not plan: it throws UsageError before that.
+  // To be called before a forward with gradients. Once, after the first whole step, it plans the
+  // buckets anew, with collectives. Throws UsageError if an earlier step failed, because this rank
+  // must not go on; or if a parameter was moved since, because its gradients would not be averaged.
+  // It does not plan in a step that is recorded as a graph, but throws UsageError.
   void before_forward();
-  // The next backward pass is to be synchronized; its forward made these outputs. When it returns,
-  // every `.grad` is the average. It throws UsageError, naming the parameters, if some got no
-  // gradient, and PeerError if a rank is gone or late.
+  // The next backward pass will be synchronized; its forward made these outputs. When backward()
+  // returns, every `.grad` is the average. backward() throws UsageError that names the parameters
+  // that got no gradient, if there are any, and PeerError if a rank is gone or late.
   void expect_backward(const std::vector<at::Tensor>& outputs);
   // Outputs go through a node that calls this when their backward pass begins.
-  [[nodiscard]] bool needs_sink() const { return usage_->needs_sink(); }
+  [[nodiscard]] bool needs_sink() const { return readiness_->needs_sink(); }
   void backward_begins();
-  // A backward pass comes through outputs of a synchronized forward of this step. If that step is
-  // over, gradients of the pass would stay on this rank: when the first one comes, backward()
-  // throws UsageError.
+  // A backward pass goes through outputs of the synchronized forward of this step. If that step is
+  // over, gradients of the pass would stay on this rank, so backward() throws UsageError when the
+  // first one is ready.
   void backward_passes_outputs_of(std::uint64_t step);
 
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
@@ -76,7 +77,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   Group group_;
   std::vector<Parameter> parameters_;
   ReducerOptions options_;
-  StepGuard& guard_;
+  StepErrors& errors_;
   std::function<void(const CommunicationTimes&)> finished_;
 
   std::mutex mutex_;  // Hooks of a module on several devices run in several threads.
@@ -88,18 +89,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::uint64_t steps_ = 0;     // That are over.
   std::uint64_t late_for_ = 0;  // The step whose outputs the pass that runs comes through too late.
 
-  // Of the step that runs.
-  bool expecting_ = false;
-  bool begun_ = false;     // A gradient was ready.
+  StepState step_;
   bool recorded_ = false;  // As a graph: nothing of it runs, so it can fail and be done again.
-  int backward_ = -1;      // The pass whose end is awaited.
-  std::vector<bool> ready_;
-  std::vector<std::size_t> pending_;  // Gradients that each bucket waits for.
-  std::size_t next_ = 0;              // Buckets are started in order.
 
-  // Usage looks at the graph through the hooks, so it ends first; no hook runs then.
+  // GradientReadiness looks at the graph through the hooks, so it ends first; no hook runs then.
   std::unique_ptr<GradientHooks> hooks_;
-  std::unique_ptr<Usage> usage_;
+  std::unique_ptr<GradientReadiness> readiness_;
 };
 
 }  // namespace lockstep::parallel

@@ -9,9 +9,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/graph.h"
-#include "lockstep/parallel/backward_sink.h"
+#include "lockstep/parallel/autograd/backward_sink.h"
+#include "lockstep/parallel/checks/same_model.h"
 #include "lockstep/parallel/reducer.h"
-#include "lockstep/parallel/same_model.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -29,16 +29,16 @@ std::size_t bytes_of(double mebibytes) {
   return static_cast<std::size_t>(bytes);
 }
 
-UsageKind usage_of(const DistributedDataParallelOptions& options) {
-  return options.static_graph             ? UsageKind::kStaticGraph
-         : options.find_unused_parameters ? UsageKind::kFindUnused
-                                          : UsageKind::kAll;
+ReadinessKind readiness_of(const DistributedDataParallelOptions& options) {
+  return options.static_graph             ? ReadinessKind::kStaticGraph
+         : options.find_unused_parameters ? ReadinessKind::kFindUnused
+                                          : ReadinessKind::kAll;
 }
 
 ReducerOptions reducer_options(const DistributedDataParallelOptions& options, const Group& group) {
   using Mode = GradientBucket::Mode;
   ReducerOptions chosen{
-      .usage = usage_of(options),
+      .readiness = readiness_of(options),
       .buckets = {.mode = options.gradient_as_bucket_view ? Mode::kViews : Mode::kSeparate,
                   .allocate_in_buckets = options.allocate_in_buckets}};
   if (group.size() == 1 && !options.reduce_alone) {
@@ -59,7 +59,7 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options, co
     chosen.limits = {bytes_of(*options.bucket_cap_mb)};
   }
   // Before the order of the gradients is known, one bucket: a guess could send it too early.
-  chosen.first_limits = chosen.usage == UsageKind::kFindUnused
+  chosen.first_limits = chosen.readiness == ReadinessKind::kFindUnused
                             ? chosen.limits
                             : std::vector<std::size_t>{std::numeric_limits<std::int64_t>::max()};
   return chosen;
@@ -85,9 +85,9 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
       group_(group),
       ignored_(options.parameters_to_ignore),
       forward_sync_buffers_(options.forward_sync_buffers),
-      guard_(group, group.next_name("ddp")),
-      check_(group, guard_.key(), options.check_replicas_every) {
-  guard_.run([&] {
+      errors_(group, group.next_name("ddp")),
+      check_(group, errors_.key(), options.check_replicas_every) {
+  errors_.run([&] {
     auto parameters = parameters_of(module_, group_, ignored_);
     for (const auto& parameter : parameters) {
       known_.insert(parameter.tensor.unsafeGetTensorImpl());
@@ -100,11 +100,11 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
     choose_devices(options);
     const auto chosen = reducer_options(options, group_);
     if (options.init_sync) {
-      require_same_model(group_, parameters, named_buffers(module_, ignored_), guard_.key());
+      require_same_model(group_, parameters, named_buffers(module_, ignored_), errors_.key());
       broadcast(states(module_, ignored_));
     }
     reducer_ =
-        std::make_shared<Reducer>(group_, std::move(parameters), chosen, guard_,
+        std::make_shared<Reducer>(group_, std::move(parameters), chosen, errors_,
                                   [this](const CommunicationTimes& times) { finish_step(times); });
   });
 }
@@ -165,9 +165,9 @@ void Replica::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   if (with_gradients) {
     graph_ = device::Graph::recording();
-    guard_.enter(Phase::kForward, stats_.steps + 1);
+    errors_.enter(Phase::kForward, stats_.steps + 1);
   }
-  guard_.run([&] {
+  errors_.run([&] {
     if (with_gradients) {
       require_known_parameters();
       if (graph_ != nullptr && check_.is_on()) {
@@ -191,7 +191,7 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
   const bool synchronized = at::GradMode::is_enabled() && *synchronizing_;
   buffers_are_due_ = synchronized;
   if (at::GradMode::is_enabled()) {
-    guard_.enter(Phase::kBackward, stats_.steps + 1);
+    errors_.enter(Phase::kBackward, stats_.steps + 1);
   }
   if (synchronized) {
     std::vector<at::Tensor> tensors;
@@ -242,7 +242,7 @@ void Replica::finish_step(const CommunicationTimes& times) {
 
 void Replica::count_step() {
   ++stats_.steps;
-  guard_.enter(Phase::kBetweenSteps, stats_.steps);
+  errors_.enter(Phase::kBetweenSteps, stats_.steps);
 }
 
 DistributedDataParallelStats Replica::stats() const {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/parallel/replica_check.h"
+#include "lockstep/parallel/checks/replica_check.h"
 #include "lockstep/parallel/statistics.h"
-#include "lockstep/parallel/step_guard.h"
+#include "lockstep/parallel/step_errors.h"
 
 namespace torch::nn {
 class Module;
@@ -27,33 +27,34 @@ namespace lockstep {
 
 // Names and defaults are PyTorch's, except that gradient_as_bucket_view is on.
 struct DistributedDataParallelOptions {
-  // The GPU of a module that is on one: inputs are moved there. At most one.
+  // The GPU of a module that is on one GPU: inputs are moved there. At most one entry.
   std::vector<int> device_ids;
-  // The GPU where outputs of such a module go; that of device_ids unless said.
+  // The GPU to which outputs of such a module are moved; by default that of device_ids.
   std::optional<int> output_device;
-  // MiB. Naming one does away with the small first bucket, as in PyTorch.
+  // MiB. If it is set, there is no small first bucket, as in PyTorch.
   std::optional<double> bucket_cap_mb;
   // MiB of the first, second, ... bucket of a kind, the last one for all others.
   std::vector<double> bucket_cap_mb_list;
-  // Parameters need not take part in every step. Costs a walk through the graph in each.
+  // Parameters need not take part in every step. Costs a walk through the graph in each step.
   bool find_unused_parameters = false;
   // The same parameters take part in every step, equally often.
   bool static_graph = false;
-  // `.grad` is a view of what travels; else a tensor of its own, and gradients take twice the
-  // memory.
+  // `.grad` is a view of its bucket. Otherwise it is a separate tensor, and gradients take twice
+  // the memory.
   bool gradient_as_bucket_view = true;
-  // With it, on the CPU: gradients are allocated in their buckets where that can be, else copied
-  // there. The environment variable LOCKSTEP_ALLOCATE_IN_BUCKETS=0 turns it off for a process.
+  // With gradient_as_bucket_view, on the CPU: gradients are allocated in their buckets where
+  // possible, else copied there. The environment variable LOCKSTEP_ALLOCATE_IN_BUCKETS=0 turns this
+  // off for a process.
   bool allocate_in_buckets = true;
-  // Buffers are rank 0's at the begin of every forward that follows a synchronized one.
+  // Buffers are set to rank 0's at the beginning of every forward that follows a synchronized one.
   bool forward_sync_buffers = true;
-  // Compares the models and takes rank 0's parameters and buffers when made. Without it the ranks
-  // must start equal.
+  // When the module is wrapped, compares the models and takes rank 0's parameters and buffers.
+  // Without it the ranks must start with equal ones.
   bool init_sync = true;
   // Names of parameters and buffers that are left alone.
   std::set<std::string> parameters_to_ignore;
-  // Sums gradients in a group of one rank, too, where nothing is to be summed: to measure what the
-  // reduction costs where there is one GPU.
+  // Sums gradients also in a group of one rank, where there is nothing to sum: to measure on one
+  // GPU what the reduction costs.
   bool reduce_alone = false;
   // Compares the replicas' parameters in every so many steps; 0: never.
   std::uint64_t check_replicas_every = 0;
@@ -74,13 +75,13 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   void before_forward();
-  // The module's forward threw: the others are told why this rank will be missing.
-  void forward_failed(const char* reason) noexcept { guard_.fail(reason); }
-  // Outputs may be exchanged for others that behave the same.
+  // The module's forward threw. Tells the others why this rank will be missing.
+  void forward_failed(const char* reason) noexcept { errors_.fail(reason); }
+  // May replace outputs by others that behave the same.
   void after_forward(const std::vector<at::Tensor*>& outputs);
 
-  // False: gradients are accumulated on this rank alone.
-  // Shared with those that change it for a while, which may outlive the replica.
+  // False: gradients accumulate on this rank alone. Shared with NoSync objects, which change it for
+  // a while and may outlive the replica.
   [[nodiscard]] const std::shared_ptr<bool>& synchronizing() const { return synchronizing_; }
 
   // Where inputs are moved to, and outputs.
@@ -107,7 +108,7 @@ class Replica {
   bool forward_sync_buffers_;
   std::shared_ptr<bool> synchronizing_ = std::make_shared<bool>(true);
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
-  StepGuard guard_;
+  StepErrors errors_;
   ReplicaCheck check_;
   device::Graph* graph_ = nullptr;  // That the step which runs is recorded as.
   DistributedDataParallelStats stats_;

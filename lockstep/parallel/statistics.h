@@ -1,4 +1,4 @@
-// What data-parallel training took.
+// How long data-parallel training took, and how much it moved.
 #pragma once
 
 #include <algorithm>
@@ -8,18 +8,18 @@
 
 namespace lockstep {
 
-// Since the module was wrapped. Times are the host's: on a GPU, of starting the work; replays of a
-// recorded step count as steps, but take none.
+// Totals since the module was wrapped. Times are measured on the host: for a GPU, that is the time
+// to start the work. Replays of a recorded step count as steps, but add no time.
 struct DistributedDataParallelStats {
   std::uint64_t steps = 0;           // Synchronized ones.
   std::size_t buckets = 0;           // As they are now.
   std::size_t bytes = 0;             // Summed in each step.
-  std::size_t copied = 0;            // Of these, into buckets, in the last step.
+  std::size_t copied = 0;            // Bytes copied into buckets in the last step.
   std::size_t moved = 0;             // Buckets, in all steps, to leave memory that others held.
-  double forward_seconds = 0;        // Of synchronized steps, as the following.
+  double forward_seconds = 0;        // In synchronized steps, like those below.
   double backward_seconds = 0;       // From the end of forward to the end of backward.
   double communication_seconds = 0;  // While a bucket was being summed.
-  double waiting_seconds = 0;        // Of backward, for that.
+  double waiting_seconds = 0;        // While backward waited for a sum.
 
   // The part of communication during which backward went on; 0 if there was none.
   [[nodiscard]] double hidden() const {
@@ -30,11 +30,11 @@ struct DistributedDataParallelStats {
 
 namespace parallel {
 
-// Of one step.
+// The communication of one step.
 struct CommunicationTimes {
   std::chrono::duration<double> running{
-      0};  // Of the sums; 0 on a GPU, which the host does not see.
-  std::chrono::duration<double> waiting{0};  // Of the thread that ran backward, for them.
+      0};  // While sums ran; 0 on a GPU, where the host cannot see it.
+  std::chrono::duration<double> waiting{0};  // By the thread that ran backward, for the sums.
   std::size_t copied = 0;                    // Bytes of gradients, into buckets.
   std::size_t moved = 0;                     // Buckets that left memory that others held.
 };

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/comm/backend_registry.h"
-#include "lockstep/comm/interfaces.h"
+#include "lockstep/comm/rendezvous/interfaces.h"
 
 // As torch's own bindings hold a Backend and a Store.
 PYBIND11_DECLARE_HOLDER_TYPE(T, c10::intrusive_ptr<T>, true)

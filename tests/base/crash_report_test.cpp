@@ -18,7 +18,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "tests/base/child.h"
+#include "tests/support/child.h"
 
 namespace lockstep {
 namespace {

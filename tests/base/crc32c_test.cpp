@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/crc32c_hardware.h"
+
 namespace lockstep {
 namespace {
 
@@ -38,6 +40,20 @@ TEST(Crc32c, PartsAddUpToTheWhole) {
     for (std::size_t cut = 0; cut <= text.size(); ++cut) {
       EXPECT_EQ(crc(crc(0, bytes_of(text.substr(0, cut))), bytes_of(text.substr(cut))),
                 crc32c(bytes_of(text)));
+    }
+  }
+}
+
+TEST(Crc32c, TheInstructionGivesWhatTheTableGivesAtAnyPlaceAndLength) {
+  if (!has_crc32c_hardware()) {
+    return;
+  }
+  std::string text(100, '\0');
+  std::iota(text.begin(), text.end(), '\0');
+  for (std::size_t start = 0; start < 9; ++start) {
+    for (std::size_t length = 0; length < 40; ++length) {
+      const auto part = bytes_of(text).subspan(start, length);
+      EXPECT_EQ(hardware_crc32c(7, part), portable_crc32c(7, part));
     }
   }
 }

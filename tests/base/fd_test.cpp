@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "tests/base/child.h"
+#include "tests/support/child.h"
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <thread>
 
-#include "tests/base/child.h"
+#include "tests/support/child.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/fd.h"
-#include "tests/base/child.h"
+#include "tests/support/child.h"
 
 namespace lockstep {
 namespace {

@@ -236,7 +236,7 @@ TEST(DiscoverNode, APbsScriptOfSeveralNodesSaysThatPbsdshIsMissing) {
   auto two = script;
   two["PBS_NODEFILE"] = nodes.path();
   expect_error(two, "PBS job 9 has 2 nodes", "pbsdsh -- env PBS_NODEFILE=COPY lockstep run",
-               "docs/clusters/job.pbs", "--standalone");
+               "docs/guides/clusters/job.pbs", "--standalone");
   auto hidden = script;  // As in a container.
   hidden["PBS_NODEFILE"] = "/no/such/file";
   EXPECT_FALSE(place_of(hidden));

@@ -5,8 +5,8 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backends/local/backend.h"
 #include "lockstep/comm/init_process_group.h"
-#include "lockstep/comm/local_backend.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
-#include "tests/base/child.h"
 #include "tests/comm/ranks.h"
+#include "tests/support/child.h"
 
 namespace lockstep {
 namespace {

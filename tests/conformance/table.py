@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares the runs of two backends and writes docs/conformance.md.
+"""Compares the runs of two backends and writes docs/results/conformance.md.
 
     table.py FOLDER PAGE    FOLDER has BACKEND-WORLD.json of run.py, for gloo and lockstep
 
@@ -57,13 +57,15 @@ def page(runs):
         "# PyTorch's own tests",
         "",
         f"Written by `make conformance`: torch {torch.__version__}, {platform.machine()}. The tests are",
-        "`torch/testing/_internal/distributed/distributed_test.py` of the installed wheel, unedited; the program that runs them",
-        "is `tests/conformance/run.py`. Most of the suite's 285 tests need GPUs. Some need exactly 4 ranks, those of",
-        "subgroups need 8; the suite gives the all_to_all ones to MPI alone, here both backends are given them.",
+        "`torch/testing/_internal/distributed/distributed_test.py` of the installed wheel, unedited. The",
+        "program that runs them is `tests/conformance/run.py`. Most of the suite's 285 tests need GPUs.",
+        "Some need exactly 4 ranks, those of subgroups need 8. The suite gives the all_to_all ones to MPI",
+        "alone; here both backends are given them.",
         "",
-        "What the program changes for a backend of another name: the suite's lists of backends with DDP, subgroups and profiling",
-        "get the name, ranks are forks, the `test_accumulate_gradients_no_sync*` are told `gloo` after their group is made (it means",
-        "CPU there), and `test_ddp_logging_data_cpu` knows ours as `custom`, which is what c10d calls it.",
+        "What the program changes for a backend of another name: the suite's lists of backends with DDP,",
+        "subgroups and profiling get the name, ranks are forks, the `test_accumulate_gradients_no_sync*`",
+        "are told `gloo` after their group is made (it means CPU there), and `test_ddp_logging_data_cpu`",
+        "knows ours as `custom`, which is what c10d calls it.",
         "",
         "| world size | Gloo passes | lockstep passes | of Gloo's | beyond Gloo's | seconds, Gloo | seconds, lockstep |",
         "|---|---|---|---|---|---|---|",
@@ -75,9 +77,10 @@ def page(runs):
                      f"| {len(our_tests - their_tests)} | {theirs.seconds:.0f} | {ours.seconds:.0f} |")
     lines += [
         "",
-        "Ranks of lockstep held no TCP connection at the end of any test (they meet in a file), but for those of "
-        + ", ".join(f"`{test}`" for test in sorted(TORCH_CONNECTS)) + ":",
-        "these set `TORCH_DISTRIBUTED_DEBUG=DETAIL`, and torch then puts a Gloo group of its own beside every group.",
+        "Ranks of lockstep held no TCP connection at the end of any test (they meet in a file), but for",
+        "those of " + ", ".join(f"`{test}`" for test in sorted(TORCH_CONNECTS)) + ".",
+        "These set `TORCH_DISTRIBUTED_DEBUG=DETAIL`, and torch then puts a Gloo group of its own beside",
+        "every group.",
         "",
         "World sizes at which a test passes; tests that pass nowhere are left out.",
         "",

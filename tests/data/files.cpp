@@ -5,6 +5,9 @@
 
 #include <fstream>
 #include <stdexcept>
+#include <string>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 
@@ -58,5 +61,20 @@ MemoryFile::MemoryFile(std::string_view content) : file_(::memfd_create("test", 
 
 // Opening it anew starts at its beginning.
 std::string MemoryFile::path() const { return "/proc/self/fd/" + std::to_string(file_.get()); }
+
+NoMoreFiles::NoMoreFiles() {
+  try {
+    throw IoError("so that a sanitizer has seen one");
+  } catch (const IoError& error) {
+    (void)std::string(error.what());
+  }
+  ::getrlimit(RLIMIT_NOFILE, &before_);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before_.rlim_max};
+  if (::setrlimit(RLIMIT_NOFILE, &none) != 0) {
+    throw_errno("setrlimit");
+  }
+}
+
+NoMoreFiles::~NoMoreFiles() { ::setrlimit(RLIMIT_NOFILE, &before_); }
 
 }  // namespace lockstep::data

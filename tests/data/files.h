@@ -1,6 +1,8 @@
 // Files for tests of those who read them.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -30,6 +32,19 @@ class MemoryFile {
 
  private:
   UniqueFd file_;
+};
+
+// While it lives, this process can open no more files. A sanitizer cannot look at types that it
+// has not seen before then: matchers are to be used outside.
+class NoMoreFiles {
+ public:
+  NoMoreFiles();
+  ~NoMoreFiles();
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_{};
 };
 
 }  // namespace lockstep::data

@@ -4,15 +4,15 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "job.h"
 #include "lockstep/base/process_tree.h"
+#include "tests/launch/job.h"
 
 namespace lockstep::launch {
 namespace {
 
 // Runs an agent in a process of its own; `supervisor` is given its end of the link.
-int run(const std::string& script, int workers,
-        const std::function<void(pid_t, UniqueFd&)>& supervisor) {
+int run_script(const std::string& script, int workers,
+               const std::function<void(pid_t, UniqueFd&)>& supervisor) {
   const TestFolder folder;
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
@@ -37,12 +37,12 @@ int run(const std::string& script, int workers,
 void watch(pid_t, UniqueFd&) {}
 
 TEST(Agent, ReturnsTheExitCodeOfTheJob) {
-  EXPECT_EQ(run("true", 2, watch), 0);
-  EXPECT_EQ(run("[ $RANK = 0 ] && exit 3; sleep 100", 2, watch), 3);
+  EXPECT_EQ(run_script("true", 2, watch), 0);
+  EXPECT_EQ(run_script("[ $RANK = 0 ] && exit 3; sleep 100", 2, watch), 3);
 }
 
 TEST(Agent, LeavesWhenItsSupervisorIsGone) {
-  EXPECT_EQ(run("sleep 100", 2, [](pid_t, UniqueFd& link) { link.reset(); }), 128 + SIGKILL);
+  EXPECT_EQ(run_script("sleep 100", 2, [](pid_t, UniqueFd& link) { link.reset(); }), 128 + SIGKILL);
 }
 
 TEST(Agent, ASecondSignalEndsItAtOnce) {
@@ -52,7 +52,7 @@ TEST(Agent, ASecondSignalEndsItAtOnce) {
     ::usleep(100000);
     ::kill(agent, SIGTERM);
   };
-  EXPECT_EQ(run("trap '' TERM; while :; do sleep 1; done", 1, twice), 128 + SIGTERM);
+  EXPECT_EQ(run_script("trap '' TERM; while :; do sleep 1; done", 1, twice), 128 + SIGTERM);
 }
 
 // The number of a byte that comes within 10 s, else -1.
@@ -64,7 +64,7 @@ int next_byte(const UniqueFd& link) {
 
 TEST(Agent, TellsTheExitCodeBeforeItEnds) {
   int told = -1;
-  EXPECT_EQ(run("exit 5", 1, [&](pid_t, UniqueFd& link) { told = next_byte(link); }), 5);
+  EXPECT_EQ(run_script("exit 5", 1, [&](pid_t, UniqueFd& link) { told = next_byte(link); }), 5);
   EXPECT_EQ(told, 5);
 }
 
@@ -78,7 +78,7 @@ TEST(Agent, OneSignalByTwoPathsCountsOnce) {
   const std::string orderly = "trap 'sleep 0.5; touch " + folder.path("orderly") +
                               "; exit 0' TERM; touch " + folder.path("up") +
                               "; while :; do sleep 0.01; done";
-  EXPECT_EQ(run(orderly, 1, both), 128 + SIGTERM);
+  EXPECT_EQ(run_script(orderly, 1, both), 128 + SIGTERM);
   EXPECT_TRUE(std::filesystem::exists(folder.path("orderly"))) << "it was not given its time";
 }
 
@@ -89,9 +89,9 @@ TEST(Agent, ASecondSignalOfTheSupervisorEndsItAtOnce) {
     write_all(link.get(), std::string(2, static_cast<char>(SIGTERM)));
     EXPECT_EQ(next_byte(link), 128 + SIGTERM);
   };
-  EXPECT_EQ(
-      run("trap '' TERM; touch " + folder.path("up") + "; while :; do sleep 1; done", 1, twice),
-      128 + SIGTERM);
+  EXPECT_EQ(run_script("trap '' TERM; touch " + folder.path("up") + "; while :; do sleep 1; done",
+                       1, twice),
+            128 + SIGTERM);
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "lockstep/launch/context.h"
-#include "lockstep/launch/leader.h"
-#include "lockstep/launch/worker_group.h"
+#include "lockstep/launch/network/leader.h"
+#include "lockstep/launch/node/worker_group.h"
 
 namespace lockstep::launch {
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "job.h"
 #include "lockstep/base/error.h"
+#include "tests/launch/job.h"
 
 namespace lockstep::launch {
 namespace {

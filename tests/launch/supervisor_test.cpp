@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "job.h"
+#include "tests/launch/job.h"
 
 namespace lockstep::launch {
 namespace {

@@ -9,8 +9,8 @@
 
 #include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
-#include "tests/base/child.h"
-#include "tests/python.h"
+#include "tests/support/child.h"
+#include "tests/support/python.h"
 
 namespace lockstep::models {
 namespace {

@@ -46,7 +46,7 @@ TEST(KeptGradients, WhatAHookKeepsStaysTheLocalGradient) {
         for (std::size_t i = 0; i < kept.size(); ++i) {
           EXPECT_TRUE(kept[i].view({kWidth, kWidth}).equal(local[3 - i])) << step << " " << i;
         }
-        if (step > 7 && !keep) {  // Nothing is lent in the 4 steps after one that was kept.
+        if (step > 7 && !keep) {  // Nothing is placed in the 4 steps after one that was kept.
           EXPECT_EQ(trial.copied(), (step < 12 ? 4 : 1) * kWeightBytes) << step;
         }
       }
@@ -194,7 +194,7 @@ TEST(KeptGradients, StayUnderGradientsThatAreAccumulated) {
   });
 }
 
-TEST(KeptGradients, StayWhereNothingIsLent) {
+TEST(KeptGradients, StayWhereNothingIsPlaced) {
   run_ranks(
       2,
       [](Group& world) {

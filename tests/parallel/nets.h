@@ -4,7 +4,7 @@
 #include <ATen/ops/arange.h>
 #include <torch/nn/modules/linear.h>
 
-#include "lockstep/parallel/tensor_visitor.h"
+#include "lockstep/parallel/autograd/tensor_visitor.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep::testing {

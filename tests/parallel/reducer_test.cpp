@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/local_backend.h"
+#include "lockstep/comm/backends/local/backend.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep::parallel {
@@ -42,13 +42,13 @@ std::vector<Parameter> parameters_of_sizes(const std::vector<std::int64_t>& size
 }
 
 // A reducer in a process of its own, as the only rank of a group that writes down what it is asked.
-void with_recorder(const std::function<void(Group&, StepGuard&)>& body) {
+void with_recorder(const std::function<void(Group&, StepErrors&)>& body) {
   EXPECT_NO_THROW(spawn(1, [&](int) {
     auto registry = BackendRegistry::built_in();
     registry.add("recording", {c10::kCPU},
                  [](const BackendRequest&) { return c10::make_intrusive<RecordingBackend>(); });
     Group world = init_process_group({.backend = "recording", .registry = registry});
-    StepGuard guard(world, "key");
+    StepErrors guard(world, "key");
     body(world, guard);
     if (::testing::Test::HasFailure()) {
       throw std::runtime_error("expectations failed, see above");
@@ -67,7 +67,7 @@ at::Tensor chain(const std::vector<Parameter>& parameters) {
 }
 
 TEST(Reducer, StartsABucketBeforeTheLastGradientIsThere) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2, 3});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = kOneEach, .limits = kOneEach}, guard,
@@ -84,7 +84,7 @@ TEST(Reducer, StartsABucketBeforeTheLastGradientIsThere) {
 }
 
 TEST(Reducer, StartsBucketsInTheirOrderWhateverTheOrderOfGradients) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2, 3});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = kOneEach, .limits = kOneEach}, guard,
@@ -103,7 +103,7 @@ TEST(Reducer, StartsBucketsInTheirOrderWhateverTheOrderOfGradients) {
 }
 
 TEST(Reducer, PlansAnewOnceByTheLimitsForLater) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2, 3});
     int steps = 0;
     const auto reducer = std::make_shared<Reducer>(
@@ -120,7 +120,7 @@ TEST(Reducer, PlansAnewOnceByTheLimitsForLater) {
 }
 
 TEST(Reducer, NamesTheParametersWithoutAGradientAtTheEndOfThatBackward) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2, 3});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
@@ -138,7 +138,7 @@ TEST(Reducer, NamesTheParametersWithoutAGradientAtTheEndOfThatBackward) {
 }
 
 TEST(Reducer, LeavesBackwardsAloneThatItDoesNotExpect) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
@@ -168,7 +168,7 @@ struct Again : torch::autograd::Function<Again> {
 };
 
 TEST(Reducer, TakesPartInABackwardInsideAnother) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});
@@ -180,7 +180,7 @@ TEST(Reducer, TakesPartInABackwardInsideAnother) {
 }
 
 TEST(Reducer, RejectsASecondGradientAfterTheFirstWasSent) {
-  with_recorder([](Group& world, StepGuard& guard) {
+  with_recorder([](Group& world, StepErrors& guard) {
     const auto parameters = parameters_of_sizes({1, 2});
     const auto reducer = std::make_shared<Reducer>(
         world, parameters, ReducerOptions{.first_limits = {1000}}, guard, [](const auto&) {});

@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import models  # noqa: E402
 import tensor_file  # noqa: E402
 from job_launcher import Launcher  # noqa: E402

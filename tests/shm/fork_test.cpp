@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "lockstep/shm/mailbox.h"
+#include "lockstep/shm/collectives/mailbox.h"
 #include "tests/shm/teams.h"
 
 namespace lockstep::shm {
@@ -52,7 +52,7 @@ TEST(ShmForkedChild, WritesIntoATensorOfTheArenaWithoutChangingTheParents) {
   });
 }
 
-// Also while its parent's collectives write: docs/shm.md says what it sees.
+// Also while its parent's collectives write: docs/internals/shm.md says what it sees.
 TEST(ShmForkedChild, WritesWhileTheParentWorksWithTheSameTensor) {
   on_processes(2, [](Team& team) {
     const auto memory = allocate(team.memory(), team.rank(), kCount * 4);

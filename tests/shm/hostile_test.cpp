@@ -9,7 +9,7 @@
 #include <random>
 
 #include "lockstep/base/error.h"
-#include "lockstep/shm/mailbox.h"
+#include "lockstep/shm/collectives/mailbox.h"
 #include "tests/shm/teams.h"
 
 namespace lockstep::shm {

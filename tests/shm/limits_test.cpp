@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/shm/host_lock.h"
+#include "lockstep/shm/segments/host_lock.h"
 #include "tests/shm/memory_cgroup.h"
 #include "tests/shm/teams.h"
 

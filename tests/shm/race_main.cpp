@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "lockstep/shm/collectives.h"
+#include "lockstep/shm/collectives/collectives.h"
 
 namespace lockstep::shm {
 namespace {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-#include "lockstep/shm/mailbox.h"
+#include "lockstep/shm/collectives/mailbox.h"
 #include "tests/shm/teams.h"
 
 namespace lockstep::shm {

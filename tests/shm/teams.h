@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/shm/collectives.h"
-#include "lockstep/shm/team.h"
+#include "lockstep/shm/collectives/collectives.h"
+#include "lockstep/shm/peers/team.h"
 
 namespace lockstep::shm::testing {
 

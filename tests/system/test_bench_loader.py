@@ -24,7 +24,7 @@ def rows():
 
 
 def test_all_rows_have_all_sides(rows):
-    assert set(rows) >= {"memory", "exact", "fast", "decode", "index", "first"}
+    assert set(rows) >= {"memory", "exact", "fast", "cache", "decode", "index", "first"}
     sides = {(side["side"], side["workers"]) for side in rows["memory"]["sides"]}
     assert sides == {("ours", 0), ("ours", "auto"), *(("pytorch", workers) for workers in (0, 1, 2, 4))}
     assert all(row["bench"] == "loader" and row["cores"] >= 1 for row in rows.values())

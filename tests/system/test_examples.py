@@ -43,6 +43,28 @@ def test_loss_falls(launcher):
     assert len(losses) == 4 and losses[-1] < losses[0]
 
 
+def test_training_goes_on_from_a_checkpoint(launcher, tmp_path):
+    folder = tmp_path / "checkpoints"
+    done = launcher.run("--nproc-per-node", 2, BIN / "examples" / "toy_checkpoint", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    found = re.findall(r"rank (\d) of 2: went on to (\S+), resumed to (\S+)\n", done.stdout)
+    assert sorted(rank for rank, _, _ in found) == ["0", "1"]
+    assert len({total for _, *totals in found for total in totals}) == 1
+    assert [path.name for path in folder.iterdir()] == ["last.pt"]
+    assert (folder.stat().st_mode & 0o777, (folder / "last.pt").stat().st_mode & 0o777) == (0o700, 0o600)
+    shown = subprocess.run([BIN / "lockstep", "inspect", folder / "last.pt"], capture_output=True, text=True, timeout=60)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "  0.weight: float32 [10, 10]\n" in shown.stdout and "  param_groups: 1 entry\n" in shown.stdout
+
+
+def test_inspect_says_what_is_wrong(tmp_path):
+    path = tmp_path / "a.pt"
+    for content, text in ((b"hello", "is no checkpoint"), (b"\x80\x02cos\nsystem\n.", "convert it: python -c")):
+        path.write_bytes(content)
+        shown = subprocess.run([BIN / "lockstep", "inspect", path], capture_output=True, text=True, timeout=60)
+        assert shown.returncode == 1 and text in shown.stderr and str(path) in shown.stderr
+
+
 def test_plain_libtorch_needs_one_call_of_lockstep(launcher, tmp_path):
     command = [BIN / "examples" / "plain_libtorch", tmp_path / "meeting"]
     ranks = [subprocess.Popen([*command, str(rank), "2"], env=launcher.environment(), text=True,
@@ -72,3 +94,16 @@ def test_loading_goes_on_with_other_ranks_where_it_was_left(launcher, tmp_path):
     assert images(3, 2) == [("2", "300", "0")] * 3
     assert images(1) == [("5", "600", "0")]
     assert images(1) == [("0", "600", "0")]
+
+
+def test_loading_a_folder_keeps_its_images_in_memory(launcher, tmp_path):
+    for i in range(60):
+        (tmp_path / f"images/class{i % 3}").mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"images/class{i % 3}/{i}.ppm").write_bytes(b"P6 8 8 255\n" + bytes([i] * 192))
+    (tmp_path / "images/class0/broken.jpg").write_bytes(b"")
+    done = launcher.run("--nproc-per-node", 2, BIN / "examples" / "load_data", tmp_path / "position", 1000,
+                        tmp_path / "images")
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"rank \d of 2: 2 batches, .*; 61 of 61 images of epoch 0", done.stdout)) == 2
+    assert "61 images in 3 classes" in done.stdout
+    assert re.search(r"image cache '/dev/shm/.*': .* in use", done.stdout)

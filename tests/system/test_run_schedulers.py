@@ -105,7 +105,7 @@ def test_a_pbsdsh_task_without_the_node_file_does_not_train_alone(launcher, tmp_
     done = launcher.run("true", env=job, timeout=5)
     assert done.returncode == 2
     assert f"on node {node} of PBS job {os.getpid()}.server: PBS_NODEFILE is not set" in done.stderr
-    assert "docs/clusters/job.pbs" in done.stderr
+    assert "docs/guides/clusters/job.pbs" in done.stderr
 
 
 def test_a_world_size_without_a_rank_does_not_hide_the_step(launcher):

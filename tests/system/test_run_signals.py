@@ -235,7 +235,7 @@ def test_a_signal_of_the_list_is_passed_on_as_by_torchrun(launcher, which):
 
 
 def test_torchrun_itself_ends_by_a_user_signal_that_is_not_in_the_list(launcher):
-    """Why we pass SIGUSR1 on by default: docs/launcher.md says so."""
+    """Why we pass SIGUSR1 on by default: docs/guides/launcher.md says so."""
     job = torchrun(launcher, launcher.script(USER_SIGNALS + WAITING))
     job.send_signal(signal.SIGUSR1)
     assert job.wait(60) == -signal.SIGUSR1

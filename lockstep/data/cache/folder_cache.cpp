@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +19,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/data/cache/shared_file.h"
+#include "lockstep/data/readers/bad_files.h"
+#include "lockstep/data/readers/image_file.h"
 #include "lockstep/data/transforms/get_params.h"
 #include "lockstep/data/transforms/resample.h"
 
@@ -25,8 +29,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::string_view kPrefix = "lockstep-images-";
-constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
 constexpr std::int64_t kSamples = 32;  // Images that are decoded to guess the size of all.
+// Of what decode_image() and resize() of this library give: it counts their changes.
+constexpr std::uint64_t kPixelsVersion = 1;
 constexpr std::size_t kMostStatThreads = 16;
 
 // FNV-1a of 64 bits: tells folders apart; nobody gains by forging it.
@@ -63,6 +68,10 @@ std::uint64_t file_hash(const std::string& root, const FolderImage& image) {
     hash.add(static_cast<std::uint64_t>(status.st_size));
     hash.add(static_cast<std::uint64_t>(status.st_mtim.tv_sec));
     hash.add(static_cast<std::uint64_t>(status.st_mtim.tv_nsec));
+    // Copies may have the old date; these cannot be set back.
+    hash.add(static_cast<std::uint64_t>(status.st_ctim.tv_sec));
+    hash.add(static_cast<std::uint64_t>(status.st_ctim.tv_nsec));
+    hash.add(static_cast<std::uint64_t>(status.st_ino));
   }
   return hash.value();
 }
@@ -77,9 +86,21 @@ void remove_stale(const std::string& folder, const std::string& prefix, const st
     }
     const std::string path = folder + "/" + name;
     const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
+    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && is_still_named(file.get(), path)) {
       ::unlink(path.c_str());
     }
+  }
+}
+
+void require_local(const std::string& folder) {
+  struct statfs disk{};
+  if (::statfs(folder.c_str(), &disk) != 0) {
+    return;  // Whoever opens the file there says why.
+  }
+  if (const auto name = network_file_system(static_cast<std::uint64_t>(disk.f_type))) {
+    throw UsageError("image cache on the disk: '" + folder + "' is on " + std::string(*name) +
+                     ", which other hosts may write to, expected a disk of this host; choose "
+                     "another folder, or kRam");
   }
 }
 
@@ -90,7 +111,7 @@ std::string absolute(const std::string& path) {
 
 }  // namespace
 
-std::uint64_t folder_key(const ImageFolderIndex& index) {
+std::uint64_t folder_key(const ImageFolderIndex& index, const std::string& decoders) {
   std::vector<std::uint64_t> hashes(index.images.size());
   std::atomic<std::size_t> next = 0;
   const auto work = [&] {
@@ -107,6 +128,8 @@ std::uint64_t folder_key(const ImageFolderIndex& index) {
     work();
   }
   Hash hash;
+  hash.add(decoders);
+  hash.add(kPixelsVersion);
   for (const std::uint64_t each : hashes) {
     hash.add(each);
   }
@@ -115,14 +138,20 @@ std::uint64_t folder_key(const ImageFolderIndex& index) {
 
 FolderCache::FolderCache(ImageFolderIndex index, const FolderCacheOptions& options)
     : index_(std::move(index)), options_(options) {
+  if (options_.place == CachePlace::kNone) {
+    throw UsageError("image cache: its place is kNone, expected kRam or kDisk");
+  }
   const bool in_ram = options_.place == CachePlace::kRam;
   if (in_ram) {
     options_.folder = "/dev/shm";
   } else if (options_.folder.empty()) {
     throw UsageError("image cache on the disk: there is no folder, expected one to write to");
+  } else {
+    require_local(options_.folder);
   }
   options_.decoding.fast = false;
   Hash place;
+  place.add(std::uint64_t{::geteuid()});  // Nobody can open another user's file.
   place.add(absolute(index_.root));
   place.add(static_cast<std::uint64_t>(options_.shorter_side));
   place.add(std::uint64_t{options_.decoding.apply_exif_orientation});
@@ -132,25 +161,18 @@ FolderCache::FolderCache(ImageFolderIndex index, const FolderCacheOptions& optio
   const std::string name = prefix + hex(key);
   remove_stale(options_.folder, in_ram ? std::string(kPrefix) : prefix, name);
   const std::string path = options_.folder + "/" + name;
-  const std::uint64_t bytes = expected_bytes();
-  const FreeMemory memory = free_memory();
-  if (in_ram && ::access(path.c_str(), F_OK) != 0 && bytes > memory.bytes) {
-    throw IoError("image cache in memory: " + size_text(bytes) + " are needed, " +
-                  size_text(memory.bytes) + " are free in " + memory.limited_by +
-                  "; reduce images by a shorter side, or keep the cache on the disk");
-  }
   cache_ = std::make_unique<ImageCache>(
       ImageCacheOptions{.path = path,
                         .key = key ^ place.value(),
                         .images = static_cast<std::int64_t>(index_.images.size()),
-                        .bytes = bytes,
-                        .remove_when_last = in_ram});
+                        .bytes = expected_bytes(),
+                        .in_memory = in_ram});
 }
 
 Image FolderCache::decode(std::int64_t index) const {
   const std::string path = index_.root + "/" + index_.images[static_cast<std::size_t>(index)].path;
-  const std::string file = read_file(path, kMostFileBytes);
   try {
+    const std::string file = read_image_file(path);
     Image image = decode_image(std::as_bytes(std::span(file)), options_.decoding);
     const std::int64_t shorter = std::min(image.width, image.height);
     if (options_.shorter_side > 0 && shorter > options_.shorter_side) {
@@ -159,6 +181,8 @@ Image FolderCache::decode(std::int64_t index) const {
       image = resize(image, size, Interpolation::kBilinear);
     }
     return image;
+  } catch (const NotTheFile& error) {
+    throw NotTheFile("image '" + path + "': " + error.what());
   } catch (const IoError& error) {
     throw IoError("image '" + path + "': " + error.what());
   }
@@ -174,6 +198,8 @@ std::uint64_t FolderCache::expected_bytes() const {
     try {
       sum += decode(i * count / samples).bytes();
       ++good;
+    } catch (const NotTheFile&) {
+      throw;
     } catch (const IoError&) {  // Whoever reads it will hear of it.
     }
   }
@@ -189,6 +215,12 @@ CachedImage FolderCache::get(std::int64_t index) {
   image.view = image.own;
   cache_->put(index, image.view);
   return image;
+}
+
+std::string FolderCache::summary() const {
+  const std::string why = cache_->why_full();
+  return "image cache '" + cache_->path() + "': " + size_text(cache_->used_bytes()) + " in use" +
+         (why.empty() ? "" : "; it keeps no more images: " + why);
 }
 
 }  // namespace lockstep::data

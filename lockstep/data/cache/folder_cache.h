@@ -2,8 +2,9 @@
 // else from their files.
 //
 // The cache belongs to the folder as it is: a file that was added, removed or changed makes another
-// one, and the old one is removed. What is in it is what decode_image() gives, so the numbers are
-// the same with and without it; with `shorter_side`, those of Resize{shorter_side} before all else.
+// one, as do other versions of the decoders, and the old one is removed. What is in it is what
+// decode_image() gives, so the numbers are the same with and without it; with `shorter_side`, those
+// of Resize{shorter_side} before all else.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@
 
 namespace lockstep::data {
 
-enum class CachePlace { kRam, kDisk };
+enum class CachePlace { kNone, kRam, kDisk };
 
 struct FolderCacheOptions {
   CachePlace place = CachePlace::kRam;
@@ -36,14 +37,17 @@ struct CachedImage {
 class FolderCache {
  public:
   // Looks at the date and size of every file, and decodes a few to know how much room is needed.
-  // Throws IoError if there is too little of it, and UsageError if there is no folder to write to.
+  // Throws IoError if there is too little of it, and UsageError if there is no place to write to.
   FolderCache(ImageFolderIndex index, const FolderCacheOptions& options);
 
-  // From the cache, or decoded and kept. Threads may call it at the same time. Throws IoError
-  // naming the file if it is no image.
+  // From the cache, or decoded and kept, as long as there is room. Threads may call it at the same
+  // time. Throws IoError naming the file if it is no image; never because of the cache.
   [[nodiscard]] CachedImage get(std::int64_t index);
 
   [[nodiscard]] const ImageCache& cache() const { return *cache_; }
+
+  // Where the cache is, how much is in it and, if it keeps no more, why; for people.
+  [[nodiscard]] std::string summary() const;
 
  private:
   [[nodiscard]] Image decode(std::int64_t index) const;
@@ -54,7 +58,8 @@ class FolderCache {
   std::unique_ptr<ImageCache> cache_;
 };
 
-// Changes with any path, size or date of a file of the index.
-std::uint64_t folder_key(const ImageFolderIndex& index);
+// Changes with any path, size, date or inode of a file of the index, and with the decoders.
+std::uint64_t folder_key(const ImageFolderIndex& index,
+                         const std::string& decoders = decoder_versions());
 
 }  // namespace lockstep::data

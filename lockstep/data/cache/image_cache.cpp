@@ -8,44 +8,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/data/cache/shared_file.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr std::uint64_t kAlignment = 64;
 constexpr std::uint64_t kMoreBytes = std::uint64_t{64} << 20;  // By which a file grows at least.
-// Others hold these locks while they make a file or reserve room, which takes a moment.
-constexpr std::chrono::seconds kLockTime{60};
-
-// Asks again until a lock is free, because a wait for it could not have an end.
-template <class Attempt>
-bool lock_in_time(const Attempt& attempt) {
-  const Deadline deadline = Deadline::in(kLockTime);
-  while (!attempt()) {
-    if ((errno != EWOULDBLOCK && errno != EACCES && errno != EINTR) || deadline.passed()) {
-      return false;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return true;
-}
-
-bool lock_growing(int fd, short kind) {
-  struct flock range{};
-  range.l_type = kind;
-  range.l_whence = SEEK_SET;
-  range.l_len = 1;
-  return ::fcntl(fd, F_OFD_SETLK, &range) == 0;
-}
 
 std::uint64_t add(std::uint64_t& word, std::uint64_t bytes) {
   return std::atomic_ref(word).fetch_add(bytes, std::memory_order_relaxed);
@@ -65,46 +40,52 @@ ImageCache::ImageCache(ImageCacheOptions options) : options_(std::move(options))
   limit_ = *start + 2 * options_.bytes + kMoreBytes;
   checked_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(options_.images));
   open_file();
-  take_over_or_create();
-  map();
+  try {
+    take_over_or_create();
+    map();
+  } catch (...) {
+    give_back();
+    throw;
+  }
   raise_used();
 }
 
 // While anybody uses the file, all hold its lock together; who makes it anew holds it alone.
 void ImageCache::take_over_or_create() {
   while (true) {
-    if (!lock_in_time([&] { return ::flock(fd_.get(), LOCK_SH | LOCK_NB) == 0; })) {
-      refuse("another process has held it for " + to_text(kLockTime) + "; look for one that hangs");
+    if (!lock_file(fd_.get(), LOCK_SH)) {
+      refuse_lock("another process has held it for " + to_text(kLockTime) +
+                  "; look for one that hangs");
     }
-    if (!is_still_named()) {
+    if (!is_still_named(fd_.get(), options_.path)) {  // Its last user may have removed it.
       open_file();
       continue;
     }
     if (is_usable()) {
       return;
     }
-    if (!lock_in_time([&] { return ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0; })) {
-      refuse("it is damaged while others use it; end them, remove the file and start again");
+    if (!lock_file(fd_.get(), LOCK_EX)) {
+      refuse_lock("it is damaged while others use it; end them, remove the file and start again");
     }
-    if (is_still_named() && !is_usable()) {
+    if (is_still_named(fd_.get(), options_.path) && !is_usable()) {
       create();
     }
   }
-}
-
-// Its last user may remove it between opening and locking.
-bool ImageCache::is_still_named() const {
-  struct stat named{};
-  struct stat opened{};
-  return ::fstat(fd_.get(), &opened) == 0 && ::stat(options_.path.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
 }
 
 ImageCache::~ImageCache() {
   if (memory_ != nullptr) {
     ::munmap(memory_, limit_);
   }
-  if (options_.remove_when_last && ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
+  give_back();
+}
+
+// Memory that nobody else uses. A fork shares the lock: it would take the file from whoever has
+// opened it.
+void ImageCache::give_back() const {
+  const bool is_mine = owner_ == ::getpid();
+  if (options_.in_memory && is_mine && ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 &&
+      is_still_named(fd_.get(), options_.path)) {
     ::unlink(options_.path.c_str());
   }
 }
@@ -116,6 +97,7 @@ void ImageCache::open_file() {
     throw_errno("image cache '" + options_.path + "'");
   }
   if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
+    fd_.reset();
     refuse("it is not a file of this user; remove it or choose another place");
   }
 }
@@ -123,8 +105,9 @@ void ImageCache::open_file() {
 bool ImageCache::is_usable() {
   std::byte page[kCacheHeaderBytes];
   struct stat status{};
-  if (::fstat(fd_.get(), &status) != 0 ||
-      ::pread(fd_.get(), page, sizeof page, 0) != static_cast<ssize_t>(sizeof page)) {
+  // The length last: another process may let the file grow, and say so in the header afterwards.
+  if (::pread(fd_.get(), page, sizeof page, 0) != static_cast<ssize_t>(sizeof page) ||
+      ::fstat(fd_.get(), &status) != 0) {
     return false;
   }
   const auto found =
@@ -136,6 +119,14 @@ bool ImageCache::is_usable() {
   return true;
 }
 
+void ImageCache::require_memory(std::uint64_t bytes) const {
+  const FreeMemory memory = free_memory();
+  if (bytes > memory.bytes) {
+    refuse(size_text(bytes) + " are needed, " + size_text(memory.bytes) + " are free in " +
+           memory.limited_by + "; reduce images by a shorter side, or keep the cache on the disk");
+  }
+}
+
 // The header goes last: a file without it is made anew.
 void ImageCache::create() {
   const auto images = static_cast<std::uint64_t>(options_.images);
@@ -144,7 +135,10 @@ void ImageCache::create() {
   if (::ftruncate(fd_.get(), 0) != 0) {
     throw_errno("image cache '" + options_.path + "'");
   }
-  const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(header.capacity));
+  if (options_.in_memory) {  // What a killed process left has been given back by now.
+    require_memory(header.capacity);
+  }
+  const int error = allocate(fd_.get(), 0, header.capacity);
   if (error != 0) {
     (void)::ftruncate(fd_.get(), 0);
     ::unlink(options_.path.c_str());
@@ -167,14 +161,13 @@ void ImageCache::map() {
   memory_ = static_cast<std::byte*>(memory);
 }
 
-// A machine that lost power may have kept entries but not the counter: what is written next must
-// not lie on them.
+// A machine that lost power may have kept entries but not the counters: what is written next must
+// not lie on them, even if they are behind what the header says is reserved.
 void ImageCache::raise_used() const {
   std::uint64_t end = 0;
-  const std::uint64_t capacity = std::min(load(header().capacity), limit_);
   for (std::int64_t i = 0; i < options_.images; ++i) {
     const auto index = static_cast<std::uint64_t>(i);
-    if (const auto view = read_cache_entry(file(), index, capacity, /*check=*/false)) {
+    if (const auto view = read_cache_entry(file(), index, limit_, /*check=*/false)) {
       const auto* pixels = reinterpret_cast<const std::byte*>(view->row(view->height));
       end = std::max(end, static_cast<std::uint64_t>(pixels - memory_));
     }
@@ -206,20 +199,27 @@ std::optional<ImageView> ImageCache::get(std::int64_t index) {
 }
 
 bool ImageCache::put(std::int64_t index, ImageView image) {
-  const std::size_t row_bytes = static_cast<std::size_t>(image.width) * 3;
-  const std::uint64_t bytes = row_bytes * static_cast<std::uint64_t>(image.height);
+  const std::uint64_t bytes =
+      static_cast<std::uint64_t>(image.width) * 3 * static_cast<std::uint64_t>(image.height);
   const std::uint64_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  if (load(header().used) + taken > limit_) {
+  if (full_.load(std::memory_order_relaxed)) {
+    return false;
+  }
+  if (load(header().used) + taken > limit_) {  // A smaller one may still fit.
+    remember("it has reached its limit of " + size_text(limit_));
     return false;
   }
   const std::uint64_t offset = add(header().used, taken);
   if (offset + taken > limit_) {
     return false;
   }
-  reserve(offset + taken);
-  for (std::int64_t y = 0; y < image.height; ++y) {
-    std::memcpy(memory_ + offset + static_cast<std::size_t>(y) * row_bytes, image.row(y),
-                row_bytes);
+  try {
+    reserve(offset + taken);
+    write_pixels(offset, image);
+  } catch (const IoError& error) {
+    remember(error.what());
+    full_.store(true, std::memory_order_relaxed);
+    return false;
   }
   // Whoever else writes this entry writes the same, except for the offset.
   CacheEntry& to = entry(index);
@@ -234,6 +234,28 @@ bool ImageCache::put(std::int64_t index, ImageView image) {
   return true;
 }
 
+void ImageCache::write_pixels(std::uint64_t offset, ImageView image) const {
+  const std::size_t row_bytes = static_cast<std::size_t>(image.width) * 3;
+  const bool whole = image.row_bytes == row_bytes;
+  const std::int64_t pieces = whole ? 1 : image.height;
+  const std::size_t bytes = whole ? row_bytes * static_cast<std::size_t>(image.height) : row_bytes;
+  for (std::int64_t y = 0; y < pieces; ++y, offset += bytes) {
+    if (!write_at(fd_.get(), offset, {image.row(y), bytes})) {
+      throw_errno("image cache '" + options_.path + "'");
+    }
+  }
+}
+
+void ImageCache::remember(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  why_full_ = why;
+}
+
+std::string ImageCache::why_full() const {
+  const std::lock_guard lock(mutex_);
+  return why_full_;
+}
+
 // One process at a time asks the disk for more.
 void ImageCache::reserve(std::uint64_t end) {
   if (end <= load(header().capacity)) {
@@ -241,22 +263,33 @@ void ImageCache::reserve(std::uint64_t end) {
   }
   const UniqueFd own(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(),
                             O_RDWR | O_CLOEXEC));  // A lock belongs to an open file.
-  if (!own || !lock_in_time([&] { return lock_growing(own.get(), F_WRLCK); })) {
-    refuse("another process has been reserving room for " + to_text(kLockTime) +
-           "; look for one that hangs");
+  if (!own) {
+    throw_errno("image cache '" + options_.path + "': opening it to reserve room");
+  }
+  if (!lock_growing(own.get())) {
+    refuse_lock("another process has been reserving room for " + to_text(kLockTime) +
+                "; look for one that hangs");
   }
   const std::uint64_t capacity = load(header().capacity);
   if (end <= capacity) {
     return;
   }
   const std::uint64_t wanted = std::min(std::max(end, capacity + kMoreBytes), limit_);
-  const int error = ::posix_fallocate(own.get(), static_cast<off_t>(capacity),
-                                      static_cast<off_t>(wanted - capacity));
+  const bool is_too_much = options_.in_memory && free_memory().bytes < wanted - capacity;
+  const int error = is_too_much ? ENOMEM : allocate(own.get(), capacity, wanted);
   if (error != 0) {
+    (void)::ftruncate(own.get(), static_cast<off_t>(capacity));  // Nobody uses what is behind.
     refuse("there is no room for " + size_text(wanted - capacity) + " more (" +
            std::system_category().message(error) + "); free some or choose another place");
   }
   std::atomic_ref(header().capacity).store(wanted, std::memory_order_release);
+}
+
+void ImageCache::refuse_lock(const std::string& if_held) const {
+  if (errno == EWOULDBLOCK || errno == EACCES) {
+    refuse(if_held);
+  }
+  throw_errno("image cache '" + options_.path + "': locking it");
 }
 
 void ImageCache::refuse(const std::string& what) const {

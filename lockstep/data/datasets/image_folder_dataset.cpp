@@ -4,33 +4,22 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/scalar_tensor.h>
 
+#include <algorithm>
 #include <span>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/fd.h"
+#include "lockstep/data/readers/image_file.h"
 
 namespace lockstep::data {
 namespace {
 
-// Larger files than this are no images of a data set.
-constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
-
-// What `use` makes of the file's bytes; errors say where, and name the path.
-template <class Use>
-auto with_file(const std::string& where, const std::string& path, const Use& use) {
-  try {
-    const std::string file = read_file(path, kMostFileBytes);
-    return use(std::as_bytes(std::span(file)));
-  } catch (const IoError& error) {
-    throw IoError(where + "image '" + path + "': " + error.what());
-  } catch (const UsageError& error) {  // Of a transform.
-    throw UsageError(where + "image '" + path + "': " + error.what());
-  }
-}
-
 SampleRandom random_of(const EpochSeed& epoch, std::int64_t index) {
   return {epoch.seed, static_cast<std::uint64_t>(epoch.epoch), static_cast<std::uint64_t>(index)};
+}
+
+std::span<const std::byte> bytes_of(const std::string& file) {
+  return std::as_bytes(std::span(file));
 }
 
 at::Tensor as_tensor(Image image) {
@@ -41,6 +30,15 @@ at::Tensor as_tensor(Image image) {
       at::TensorOptions(at::kByte));
 }
 
+at::Tensor as_tensor(ImageView image) {
+  at::Tensor tensor = at::empty({image.height, image.width, 3}, at::kByte);
+  auto* to = tensor.mutable_data_ptr<std::uint8_t>();
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    to = std::copy_n(image.row(y), image.width * 3, to);
+  }
+  return tensor;
+}
+
 at::Tensor as_tensor(FloatImage image) {
   float* const values = image.values.release();
   return at::from_blob(
@@ -48,25 +46,98 @@ at::Tensor as_tensor(FloatImage image) {
       [](void* memory) { delete[] static_cast<float*>(memory); }, at::TensorOptions(at::kFloat));
 }
 
+std::shared_ptr<FolderCache> make_cache(const ImageFolderIndex& index,
+                                        const ImageReading& reading) {
+  if (reading.cache_shorter_side < 0 || reading.max_bad < -1) {
+    throw UsageError("ImageFolder: cache_shorter_side is " +
+                     std::to_string(reading.cache_shorter_side) + " and max_bad is " +
+                     std::to_string(reading.max_bad) + ", expected 0 or more, and -1 or more");
+  }
+  if (reading.cache == CachePlace::kNone) {
+    if (!reading.cache_folder.empty() || reading.cache_shorter_side != 0) {
+      throw UsageError(
+          "ImageFolder: cache_folder or cache_shorter_side is given without a cache, expected "
+          "cache to be kRam or kDisk; without it images are not reduced");
+    }
+    return nullptr;
+  }
+  return std::make_shared<FolderCache>(
+      index, FolderCacheOptions{.place = reading.cache,
+                                .folder = reading.cache_folder,
+                                .shorter_side = reading.cache_shorter_side,
+                                .decoding = reading.decoding});
+}
+
 }  // namespace
 
-ImageFolder::ImageFolder(ImageFolderIndex index, const DecodeOptions& decoding)
-    : index_(std::move(index)), decoding_(decoding) {}
+ImageFolder::ImageFolder(ImageFolderIndex index, const ImageReading& reading)
+    : index_(std::move(index)),
+      decoding_(reading.decoding),
+      cache_(make_cache(index_, reading)),
+      bad_files_(std::make_shared<BadFiles>(reading.max_bad)) {}
 
-ImageFolder::ImageFolder(ImageFolderIndex index, Compose transform, const DecodeOptions& decoding)
-    : index_(std::move(index)), transform_(std::move(transform)), decoding_(decoding) {}
+ImageFolder::ImageFolder(ImageFolderIndex index, Compose transform, const ImageReading& reading)
+    : ImageFolder(std::move(index), reading) {
+  transform_ = std::move(transform);
+}
 
 std::int64_t ImageFolder::size() const { return static_cast<std::int64_t>(index_.images.size()); }
+
+ImageFolder::Picture ImageFolder::open(std::int64_t index, bool whole) const {
+  if (cache_) {
+    return cache_->get(index);
+  }
+  std::string file = read_image_file(path(index));
+  if (!whole) {
+    return file;
+  }
+  CachedImage pixels{.own = decode_image(bytes_of(file), decoding_), .view = {}};
+  pixels.view = pixels.own;
+  return pixels;
+}
+
+std::int64_t ImageFolder::read(std::int64_t index,
+                               const std::function<void(const Picture&)>& use) const {
+  const auto read_one = [&](std::int64_t i, bool whole) {
+    const std::string where = "image '" + path(i) + "': ";
+    try {
+      use(open(i, whole));
+      return i;
+    } catch (const NotTheFile& error) {
+      throw NotTheFile((cache_ ? "" : where) + error.what());
+    } catch (const IoError& error) {
+      throw IoError((cache_ ? "" : where) + error.what());  // The cache names it.
+    } catch (const UsageError& error) {                     // Of a transform.
+      throw UsageError(where + error.what());
+    }
+  };
+  require_index("ImageFolder", index, size());
+  // Damage outside of a random part is not seen. What replaces a file must be good as a whole, else
+  // it would depend on the part, and on who met it before.
+  return read_or_replace(
+      index, size(), *bad_files_, [&](std::int64_t i) { return read_one(i, /*whole=*/false); },
+      [&](std::int64_t i) { return read_one(i, /*whole=*/true); },
+      [&](std::int64_t i) { return path(i); });
+}
 
 Sample ImageFolder::get(std::int64_t index) const { return get_in_epoch(index, {}); }
 
 Sample ImageFolder::get_in_epoch(std::int64_t index, const EpochSeed& epoch) const {
-  at::Tensor image = with_file("", path(index), [&](std::span<const std::byte> file) {
-    return transform_
-               ? as_tensor(transform_->apply_to_file(file, decoding_, random_of(epoch, index)))
-               : as_tensor(decode_image(file, decoding_));
+  at::Tensor image;
+  const std::int64_t taken = read(index, [&](const Picture& picture) {
+    const auto* file = std::get_if<std::string>(&picture);
+    const ImageView pixels = file != nullptr ? ImageView() : std::get<CachedImage>(picture).view;
+    if (!transform_) {
+      image =
+          file != nullptr ? as_tensor(decode_image(bytes_of(*file), decoding_)) : as_tensor(pixels);
+      return;
+    }
+    const SampleRandom random = random_of(epoch, index);
+    image =
+        as_tensor(file != nullptr ? transform_->apply_to_file(bytes_of(*file), decoding_, random)
+                                  : transform_->apply(pixels, random));
   });
-  return {std::move(image), at::scalar_tensor(label(index), at::TensorOptions(at::kLong))};
+  return {std::move(image), at::scalar_tensor(label(taken), at::TensorOptions(at::kLong))};
 }
 
 std::optional<Sample> ImageFolder::get_batch(std::span<const std::int64_t> indices,
@@ -85,13 +156,23 @@ std::optional<Sample> ImageFolder::get_batch(std::span<const std::int64_t> indic
   float* image = batch.data.mutable_data_ptr<float>();
   auto* target = batch.target.mutable_data_ptr<std::int64_t>();
   for (const std::int64_t index : indices) {
-    with_file("sample " + std::to_string(index) + ": ", path(index),
-              [&](std::span<const std::byte> file) {
-                transform_->apply_to_file(file, decoding_, random_of(epoch, index),
-                                          {image, floats});
-              });
+    const SampleRandom random = random_of(epoch, index);
+    const std::span<float> out(image, floats);
+    const auto write = [&](const Picture& picture) {
+      if (const auto* file = std::get_if<std::string>(&picture)) {
+        transform_->apply_to_file(bytes_of(*file), decoding_, random, out);
+      } else {
+        transform_->apply(std::get<CachedImage>(picture).view, random, out);
+      }
+    };
+    try {
+      *target++ = label(read(index, write));
+    } catch (const IoError& error) {
+      throw IoError("sample " + std::to_string(index) + ": " + error.what());
+    } catch (const UsageError& error) {
+      throw UsageError("sample " + std::to_string(index) + ": " + error.what());
+    }
     image += floats;
-    *target++ = label(index);
   }
   return batch;
 }
@@ -103,6 +184,14 @@ std::int64_t ImageFolder::label(std::int64_t index) const {
 std::string ImageFolder::path(std::int64_t index) const {
   require_index("ImageFolder", index, size());
   return index_.root + "/" + index_.images[static_cast<std::size_t>(index)].path;
+}
+
+std::string ImageFolder::summary() const {
+  std::string text = index_.summary();
+  if (const std::string bad = bad_files_->summary(); !bad.empty()) {
+    text += "\n" + bad;
+  }
+  return cache_ ? text + "\n" + cache_->summary() : text;
 }
 
 }  // namespace lockstep::data

@@ -2,31 +2,50 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 
+#include "lockstep/data/cache/folder_cache.h"
 #include "lockstep/data/datasets/dataset.h"
 #include "lockstep/data/decode/decode.h"
+#include "lockstep/data/readers/bad_files.h"
 #include "lockstep/data/readers/image_folder.h"
 #include "lockstep/data/transforms/compose.h"
 #include "lockstep/data/workers/recycled_memory.h"
 
 namespace lockstep::data {
 
-// Reads and decodes a file on each get().
+// How images are read.
+struct ImageReading {
+  DecodeOptions decoding;  // `fast` means nothing with a cache, which has exact pixels.
+  // Where decoded images are kept for the next epoch, shared by the ranks of a host.
+  CachePlace cache = CachePlace::kNone;
+  std::string cache_folder;  // Of kDisk.
+  // Larger images are kept so reduced that their shorter side has this many pixels; 0: as they are.
+  std::int64_t cache_shorter_side = 0;
+  // So many files of a rank may be bad: the good one behind takes such a file's place. -1: any.
+  std::int64_t max_bad = 0;
+};
+
+// Copies share the cache and the list of bad files.
 class ImageFolder : public Dataset {
  public:
-  // Images keep their sizes.
-  explicit ImageFolder(ImageFolderIndex index, const DecodeOptions& decoding = {});
+  // Images keep their sizes. Throws as FolderCache does if there is one, and UsageError if another
+  // option makes no sense.
+  explicit ImageFolder(ImageFolderIndex index, const ImageReading& reading = {});
   // What is random in `transform` follows from seed, epoch and index.
-  ImageFolder(ImageFolderIndex index, Compose transform, const DecodeOptions& decoding = {});
+  ImageFolder(ImageFolderIndex index, Compose transform, const ImageReading& reading = {});
 
   [[nodiscard]] std::int64_t size() const override;
 
   // The image and its class, int64 []. Without a transform the image is uint8 [height, width, 3],
-  // else float32 [3, height, width], as of epoch 0 with seed 0. Throws IoError with the path if the
-  // file cannot be read or is no image.
+  // else float32 [3, height, width], as of epoch 0 with seed 0. In place of a file that cannot be
+  // read or is no image come the next good one and its class. Throws IoError with paths and reasons
+  // if there are more than `max_bad` such files.
   [[nodiscard]] Sample get(std::int64_t index) const override;
   [[nodiscard]] Sample get_in_epoch(std::int64_t index, const EpochSeed& epoch) const override;
 
@@ -37,12 +56,26 @@ class ImageFolder : public Dataset {
   [[nodiscard]] std::string path(std::int64_t index) const;
   [[nodiscard]] const ImageFolderIndex& index() const { return index_; }
 
+  // Those met so far, by this process.
+  [[nodiscard]] const BadFiles& bad_files() const { return *bad_files_; }
+
+  // What was found, what was skipped, bad files, the state of the cache; for people.
+  [[nodiscard]] std::string summary() const;
+
  private:
+  // A file's bytes, of which a part may be decoded, or all pixels.
+  using Picture = std::variant<std::string, CachedImage>;
+
+  // Gives `use` the picture, or the one that takes its place; returns the index of it.
+  std::int64_t read(std::int64_t index, const std::function<void(const Picture&)>& use) const;
+  [[nodiscard]] Picture open(std::int64_t index, bool whole) const;
   [[nodiscard]] std::int64_t label(std::int64_t index) const;
 
   ImageFolderIndex index_;
   std::optional<Compose> transform_;
   DecodeOptions decoding_;
+  std::shared_ptr<FolderCache> cache_;  // Null without one.
+  std::shared_ptr<BadFiles> bad_files_;
   mutable RecycledMemory memory_;  // Of batches.
 };
 

@@ -73,6 +73,8 @@ Image decode_image(std::span<const std::byte> file, const DecodeOptions& options
                                         : std::move(image);
 }
 
+std::string decoder_versions() { return jpeg_library() + ", " + png_library(); }
+
 DecodedPart decode_part(std::span<const std::byte> file,
                         const std::function<WantedPart(Size)>& choose,
                         const DecodeOptions& options) {

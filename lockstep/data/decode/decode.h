@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "lockstep/data/decode/image.h"
 
@@ -42,6 +43,9 @@ struct DecodedPart {
 
 // By the first bytes, whatever the file is called; nothing if it is none of them.
 std::optional<ImageFormat> image_format(std::span<const std::byte> file);
+
+// The libraries that decode, with their versions: another one may give other pixels.
+std::string decoder_versions();
 
 // Throws IoError saying what is wrong with the bytes; the caller knows the path.
 Image decode_image(std::span<const std::byte> file, const DecodeOptions& options = {});

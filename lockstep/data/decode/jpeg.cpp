@@ -255,6 +255,10 @@ Image decode_jpeg(std::span<const std::byte> file, std::int64_t max_pixels) {
   return decode_jpeg_part(file, all, {.max_pixels = max_pixels}).image;
 }
 
+std::string jpeg_library() {
+  return "libjpeg-turbo " + std::to_string(LIBJPEG_TURBO_VERSION_NUMBER);
+}
+
 DecodedPart decode_jpeg_part(std::span<const std::byte> file,
                              const std::function<WantedPart(Size)>& choose,
                              const DecodeOptions& options) {

@@ -17,6 +17,8 @@ Image decode_jpeg(std::span<const std::byte> /*file*/, std::int64_t /*max_pixels
   refuse_jpeg();
 }
 
+std::string jpeg_library() { return "no libjpeg"; }
+
 DecodedPart decode_jpeg_part(std::span<const std::byte> /*file*/,
                              const std::function<WantedPart(Size)>& /*choose*/,
                              const DecodeOptions& /*options*/) {

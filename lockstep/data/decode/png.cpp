@@ -167,4 +167,6 @@ Image decode_png(std::span<const std::byte> file, std::int64_t max_pixels) {
   return image;
 }
 
+std::string png_library() { return "libpng " + std::to_string(::png_access_version_number()); }
+
 }  // namespace lockstep::data

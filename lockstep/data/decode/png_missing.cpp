@@ -10,4 +10,6 @@ Image decode_png(std::span<const std::byte> /*file*/, std::int64_t /*max_pixels*
       "install them (Debian: libpng-dev), and configure and build again");
 }
 
+std::string png_library() { return "no libpng"; }
+
 }  // namespace lockstep::data

@@ -28,14 +28,32 @@ auto told(const std::string& where, const Function& make) {
 
 }  // namespace
 
-BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, CollateFn collate_fn)
-    : dataset_(std::move(dataset)), collate_fn_(std::move(collate_fn)) {}
+BatchMaker::BatchMaker(std::shared_ptr<const Dataset> dataset, CollateFn collate_fn,
+                       BatchTransform batch_transform)
+    : dataset_(std::move(dataset)),
+      collate_fn_(std::move(collate_fn)),
+      batch_transform_(std::move(batch_transform)) {}
 
 Sample BatchMaker::make(const EpochPlan& plan, std::int64_t number) const {
+  const std::string name = "DataLoader: batch " + std::to_string(number);
+  Sample batch = gather(plan, number, name);
+  if (!batch_transform_) {
+    return batch;
+  }
+  // By its first sample: the number of a batch changes where a job is resumed, and is the same on
+  // all ranks.
+  const auto first = plan.batch(number).empty() ? 0 : plan.batch(number).front();
+  auto random =
+      SampleRandom::of_batch(plan.seed().seed, static_cast<std::uint64_t>(plan.seed().epoch),
+                             static_cast<std::uint64_t>(first));
+  return told(name + ": ", [&] { return batch_transform_(std::move(batch), random); });
+}
+
+Sample BatchMaker::gather(const EpochPlan& plan, std::int64_t number,
+                          const std::string& name) const {
   const auto indices = plan.batch(number);
-  const std::string batch = "DataLoader: batch " + std::to_string(number);
   if (!collate_fn_) {
-    auto whole = told(batch + ": ", [&] { return dataset_->get_batch(indices, plan.seed()); });
+    auto whole = told(name + ": ", [&] { return dataset_->get_batch(indices, plan.seed()); });
     if (whole) {
       return std::move(*whole);
     }
@@ -43,10 +61,10 @@ Sample BatchMaker::make(const EpochPlan& plan, std::int64_t number) const {
   std::vector<Sample> samples;
   samples.reserve(indices.size());
   for (const std::int64_t index : indices) {
-    samples.push_back(told(batch + ", sample " + std::to_string(index) + ": ",
+    samples.push_back(told(name + ", sample " + std::to_string(index) + ": ",
                            [&] { return dataset_->get_in_epoch(index, plan.seed()); }));
   }
-  return told(batch + ": ", [&] {
+  return told(name + ": ", [&] {
     return collate_fn_ ? collate_fn_(std::move(samples)) : default_collate(samples);
   });
 }

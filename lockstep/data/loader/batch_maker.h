@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "lockstep/data/datasets/dataset.h"
 #include "lockstep/data/loader/epoch_plan.h"
+#include "lockstep/data/loader/mixup.h"
 
 namespace lockstep::data {
 
@@ -17,14 +19,20 @@ class BatchMaker {
   using CollateFn = std::function<Sample(std::vector<Sample>)>;
 
   // Without a collate_fn: get_batch() where the data set has it, else default_collate().
-  BatchMaker(std::shared_ptr<const Dataset> dataset, CollateFn collate_fn);
+  // A `batch_transform` comes last.
+  BatchMaker(std::shared_ptr<const Dataset> dataset, CollateFn collate_fn,
+             BatchTransform batch_transform = {});
 
   // Errors name batch and sample: lockstep's keep their type, others are nested in an Error.
   [[nodiscard]] Sample make(const EpochPlan& plan, std::int64_t number) const;
 
  private:
+  [[nodiscard]] Sample gather(const EpochPlan& plan, std::int64_t number,
+                              const std::string& name) const;
+
   std::shared_ptr<const Dataset> dataset_;
   CollateFn collate_fn_;
+  BatchTransform batch_transform_;
 };
 
 }  // namespace lockstep::data

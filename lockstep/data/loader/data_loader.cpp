@@ -114,7 +114,8 @@ struct DataLoader::State {
       : options(checked(std::move(given), *set)),
         sampler(options.batch_sampler ? nullptr : sampler_of(options, set->size())),
         distributed(as_distributed(sampler ? *sampler : options.batch_sampler->sampler())),
-        maker(std::make_shared<const BatchMaker>(std::move(set), options.collate_fn)) {}
+        maker(std::make_shared<const BatchMaker>(std::move(set), options.collate_fn,
+                                                 options.batch_transform)) {}
 
   // Where the next epoch begins, if the sampler knows positions.
   [[nodiscard]] SamplerPosition next_start() const {

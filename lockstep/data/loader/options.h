@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/data/datasets/dataset.h"
+#include "lockstep/data/loader/mixup.h"
 #include "lockstep/data/samplers/batch_sampler.h"
 #include "lockstep/data/samplers/sampler.h"
 
@@ -61,6 +62,9 @@ struct DataLoaderOptions {
   std::optional<int> prefetch_factor;  // Batches made ahead by each worker; 2 unless given.
   // Not in Python: where batches are copied to, ahead of their use, on a stream of their own.
   std::optional<c10::Device> device;
+  // Not in Python: what is done to each batch, by workers. Its random numbers follow from seed,
+  // epoch and the batch's first index.
+  BatchTransform batch_transform;
 };
 
 // With what was left open filled in. Throws UsageError where Python's DataLoader refuses, and for

@@ -1,6 +1,8 @@
 #include "lockstep/data/readers/bad_files.h"
 
 #include <algorithm>
+#include <bit>
+#include <utility>
 
 #include "lockstep/base/text.h"
 
@@ -10,6 +12,7 @@ namespace {
 constexpr std::size_t kExamplesOfAReason = 5;
 constexpr std::size_t kReasons = 20;
 constexpr std::size_t kReasonCharacters = 200;
+constexpr std::size_t kWordBits = 64;
 
 const std::string& other_reasons() {
   static const std::string text = "other reasons";
@@ -36,14 +39,27 @@ std::string kind_of(const std::string& reason, const std::string& path) {
 
 void BadFiles::add(std::int64_t index, const std::string& path, const std::string& reason) {
   const std::lock_guard lock(mutex_);
-  const auto place = static_cast<std::size_t>(index);
-  if (place >= seen_.size()) {
-    seen_.resize(std::max(place + 1, seen_.size() * 2));
+  record(index, path, reason);
+  // Too many stay too many: a loop that goes on after the error hears of it again.
+  if (max_bad_ == 0) {
+    throw IoError(reason + "; mend or remove the file, or set max_bad to have some replaced");
   }
-  if (seen_[place]) {
+  if (max_bad_ > 0 && count_ > max_bad_) {
+    throw IoError(summary_locked() + "\nexpected at most " + std::to_string(max_bad_) +
+                  " (max_bad); mend or remove the files, or raise max_bad");
+  }
+}
+
+void BadFiles::record(std::int64_t index, const std::string& path, const std::string& reason) {
+  const auto word = static_cast<std::size_t>(index) / kWordBits;
+  const std::uint64_t bit = std::uint64_t{1} << (static_cast<std::size_t>(index) % kWordBits);
+  if (word >= seen_.size()) {
+    seen_.resize(std::max(word + 1, seen_.size() * 2));
+  }
+  if ((seen_[word] & bit) != 0) {
     return;
   }
-  seen_[place] = true;
+  seen_[word] |= bit;
   ++count_;
   std::string kind = kind_of(reason, path);
   if (reasons_.size() >= kReasons && !reasons_.contains(kind)) {
@@ -52,17 +68,31 @@ void BadFiles::add(std::int64_t index, const std::string& path, const std::strin
   Reason& entry = reasons_[kind];
   ++entry.count;
   if (entry.examples.size() < kExamplesOfAReason) {
-    entry.examples.push_back("'" + path + "': " + reason.substr(0, kReasonCharacters));
-  }
-  if (max_bad_ >= 0 && count_ > max_bad_) {
-    throw IoError(summary_locked() + "\nexpected at most " + std::to_string(max_bad_) +
-                  " (max_bad); mend or remove the files, or raise max_bad");
+    const bool is_named = reason.find(path) != std::string::npos;
+    entry.examples.push_back((is_named ? "" : "'" + path + "': ") +
+                             reason.substr(0, path.size() + kReasonCharacters));
   }
 }
 
 std::int64_t BadFiles::count() const {
   const std::lock_guard lock(mutex_);
   return count_;
+}
+
+std::optional<std::int64_t> BadFiles::first_not_bad(std::int64_t index, std::int64_t size) const {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [from, to] : {std::pair(index, size), std::pair(std::int64_t{0}, index)}) {
+    auto place = static_cast<std::size_t>(from);
+    while (place < static_cast<std::size_t>(to)) {
+      const std::uint64_t word =
+          place / kWordBits < seen_.size() ? seen_[place / kWordBits] >> (place % kWordBits) : 0;
+      if ((word & 1) == 0) {
+        return static_cast<std::int64_t>(place);
+      }
+      place += static_cast<std::size_t>(std::countr_one(word));
+    }
+  }
+  return std::nullopt;
 }
 
 std::string BadFiles::summary() const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,28 @@
 
 namespace lockstep::data {
 
+// An IoError that is no fault of the file which was being read: the process has too many files
+// open, a server is away, a function of the user's fails. The file is not bad, and no other one
+// takes its place.
+class NotTheFile : public IoError {
+ public:
+  using IoError::IoError;
+};
+
 class BadFiles {
  public:
-  // More than `max_bad` are an error; -1: any number may be bad.
+  // More than `max_bad` are an error; 0: the first one is; -1: any number may be bad.
   explicit BadFiles(std::int64_t max_bad = -1) : max_bad_(max_bad) {}
 
   // Threads may call it at the same time. Throws IoError with the summary if there are too many.
   void add(std::int64_t index, const std::string& path, const std::string& reason);
 
   [[nodiscard]] std::int64_t count() const;
+
+  // The first of `index`, `index` + 1, ..., around the end of `size`, that is not known to be bad;
+  // nothing if all are.
+  [[nodiscard]] std::optional<std::int64_t> first_not_bad(std::int64_t index,
+                                                          std::int64_t size) const;
 
   // One line, and one for each reason with its number and first paths; "" if there are none.
   [[nodiscard]] std::string summary() const;
@@ -33,28 +47,39 @@ class BadFiles {
     std::vector<std::string> examples;
   };
 
+  void record(std::int64_t index, const std::string& path, const std::string& reason);
   [[nodiscard]] std::string summary_locked() const;
 
   const std::int64_t max_bad_;
   mutable std::mutex mutex_;
   std::int64_t count_ = 0;
-  std::vector<bool> seen_;  // By index.
+  std::vector<std::uint64_t> seen_;  // A bit for each index: words of ones are skipped at once.
   std::map<std::string, Reason> reasons_;
 };
 
 // Reads sample `index` of `size` with `read(i)`; if that throws IoError, the file is recorded and
-// the sample behind it is read in its place, and so on, around the end. The same on every rank and
-// in every epoch, because it depends on nothing but the files. Throws IoError if no file can be
-// read, or there are too many bad ones. `path(i)` names a file.
-template <class Read, class Path>
+// the first good one behind it, around the end, is read with `replace(i)` in its place. A file that
+// is known to be bad is not read again as a replacement, so a long run of bad files costs little.
+// Which sample comes is the same on every rank and in every epoch if `replace` depends on nothing
+// but the file. Throws IoError if no file can be read, or there are too many bad ones, and every
+// NotTheFile. `path(i)` names a file.
+template <class Read, class Replace, class Path>
 auto read_or_replace(std::int64_t index, std::int64_t size, BadFiles& bad, const Read& read,
-                     const Path& path) {
-  for (std::int64_t step = 0; step < size; ++step) {
-    const std::int64_t candidate = (index + step) % size;
+                     const Replace& replace, const Path& path) {
+  try {
+    return read(index);
+  } catch (const NotTheFile&) {
+    throw;
+  } catch (const IoError& error) {
+    bad.add(index, path(index), error.what());
+  }
+  while (const auto other = bad.first_not_bad(index, size)) {
     try {
-      return read(candidate);
+      return replace(*other);
+    } catch (const NotTheFile&) {
+      throw;
     } catch (const IoError& error) {
-      bad.add(candidate, path(candidate), error.what());
+      bad.add(*other, path(*other), error.what());
     }
   }
   throw IoError("reading sample " + std::to_string(index) + ": none of " + std::to_string(size) +

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/readers/bad_files.h"
 #include "lockstep/data/transforms/check.h"
 #include "lockstep/data/transforms/color.h"
+#include "lockstep/data/transforms/geometry.h"
 #include "lockstep/data/transforms/get_params.h"
 #include "lockstep/data/transforms/lazy_image.h"
 #include "lockstep/data/transforms/rand_augment.h"
@@ -24,7 +26,19 @@ class OnBytes {
   }
   void operator()(const CenterCrop& crop) { image_.crop(get_params(crop, image_.size())); }
   void operator()(const RandomCrop& crop) {
-    image_.crop(get_params(crop, image_.size(), random_), crop.fill);
+    if (crop.padding_mode == PaddingMode::kConstant) {
+      image_.crop(get_params(crop, image_.size(), random_), crop.fill);
+      return;
+    }
+    // One after another: what is mirrored second has been padded before.
+    pad(crop.padding, crop.padding_mode);
+    if (crop.pad_if_needed) {
+      const std::int64_t columns = crop.size.width - image_.size().width;
+      pad({std::max(columns, std::int64_t{0}), 0}, crop.padding_mode);
+      const std::int64_t rows = crop.size.height - image_.size().height;
+      pad({0, std::max(rows, std::int64_t{0})}, crop.padding_mode);
+    }
+    image_.crop(get_params(RandomCrop{.size = crop.size}, image_.size(), random_));
   }
   void operator()(const RandomResizedCrop& crop) {
     image_.crop(get_params(crop, image_.size(), random_));
@@ -55,12 +69,23 @@ class OnBytes {
     image_.set_pixels(std::move(pixels));
   }
   void operator()(const Lambda& lambda) {
-    image_.set_pixels(lambda.function(image_.take_pixels(), random_));
+    try {
+      image_.set_pixels(lambda.function(image_.take_pixels(), random_));
+    } catch (const IoError& error) {
+      throw NotTheFile("Lambda: " + std::string(error.what()));
+    }
   }
   template <class OnFloats>
   void operator()(const OnFloats&) {}
 
  private:
+  void pad(const Padding& padding, PaddingMode mode) {
+    if (padding.left + padding.top + padding.right + padding.bottom > 0) {
+      const Image pixels = image_.take_pixels();
+      image_.set_pixels(data::pad(pixels, padding, mode));
+    }
+  }
+
   static void adjust(Image& pixels, const JitterStep& step) {
     switch (step.adjustment) {
       case Adjustment::kBrightness:

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 namespace lockstep::data {
 namespace {
@@ -19,6 +20,18 @@ void fill_pixels(std::uint8_t* pixels, std::int64_t count, const Color& color) {
   for (std::int64_t i = 0; i < count; ++i, pixels += 3) {
     std::memcpy(pixels, color.data(), 3);
   }
+}
+
+// Where a place beyond the border is found inside, as numpy.pad() has it.
+std::int64_t continued(std::int64_t at, std::int64_t size, PaddingMode mode) {
+  if (mode == PaddingMode::kEdge || size == 1) {
+    return std::clamp(at, std::int64_t{0}, size - 1);
+  }
+  const std::int64_t twice =
+      mode == PaddingMode::kReflect ? 1 : 0;  // Pixels that are not repeated.
+  const std::int64_t period = 2 * (size - twice);
+  at = (at % period + period) % period;
+  return at < size ? at : period - 1 + twice - at;
 }
 
 // Where Pillow finds pixels in fixed point, with 16 bits behind the point.
@@ -113,6 +126,24 @@ Image crop(ImageView image, const Box& box, const Color& fill) {
     std::memcpy(to + left * 3, image.row(from) + (box.left + left) * 3,
                 static_cast<std::size_t>(right - left) * 3);
     fill_pixels(to + right * 3, box.width - right, fill);
+  }
+  return out;
+}
+
+Image pad(ImageView image, const Padding& padding, PaddingMode mode) {
+  Image out = make(
+      {image.height + padding.top + padding.bottom, image.width + padding.left + padding.right});
+  std::vector<std::int64_t> columns(static_cast<std::size_t>(out.width));
+  for (std::int64_t x = 0; x < out.width; ++x) {
+    columns[static_cast<std::size_t>(x)] = continued(x - padding.left, image.width, mode) * 3;
+  }
+  for (std::int64_t y = 0; y < out.height; ++y) {
+    const std::uint8_t* from = image.row(continued(y - padding.top, image.height, mode));
+    std::uint8_t* to = out.row(y);
+    for (const std::int64_t column : columns) {
+      std::memcpy(to, from + column, 3);
+      to += 3;
+    }
   }
   return out;
 }

@@ -10,6 +10,8 @@ namespace lockstep::data {
 
 // The box may reach beyond the picture: what is outside gets the colour.
 Image crop(ImageView image, const Box& box, const Color& fill = {0, 0, 0});
+// torchvision's pad(), not for kConstant; how much is not negative.
+Image pad(ImageView image, const Padding& padding, PaddingMode mode);
 Image horizontal_flip(ImageView image);
 Image vertical_flip(ImageView image);
 

@@ -39,6 +39,12 @@ SampleRandom::SampleRandom(std::uint64_t seed, std::uint64_t epoch, std::uint64_
     : key_{low_word(seed), high_word(seed)},
       counter_{0, low_word(epoch), low_word(index), high_word(index)} {}
 
+SampleRandom SampleRandom::of_batch(std::uint64_t seed, std::uint64_t epoch,
+                                    std::uint64_t first_index) {
+  constexpr std::uint64_t kBatch = std::uint64_t{1} << 63;  // No index of a sample has this bit.
+  return {seed, epoch, first_index | kBatch};
+}
+
 std::uint32_t SampleRandom::bits() {
   if (used_ == block_.size()) {
     block_ = philox(counter_, key_);
@@ -72,6 +78,38 @@ std::int64_t SampleRandom::below(std::int64_t limit) {
 double SampleRandom::normal() {
   const double radius = std::sqrt(-2 * std::log(1 - uniform()));
   return radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+namespace {
+
+// The logarithm of a number from Gamma(alpha, 1): the number itself may be too small for a double.
+// Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+double log_gamma_draw(SampleRandom& random, double alpha) {
+  if (alpha < 1) {
+    const double power = std::log(1 - random.uniform()) / alpha;
+    return log_gamma_draw(random, alpha + 1) + power;
+  }
+  const double d = alpha - 1.0 / 3;
+  const double c = 1 / std::sqrt(9 * d);
+  while (true) {
+    const double x = random.normal();
+    const double v = 1 + c * x;
+    if (v <= 0) {
+      continue;
+    }
+    const double log_cube = 3 * std::log(v);
+    if (std::log(1 - random.uniform()) < 0.5 * x * x + d * (1 - v * v * v + log_cube)) {
+      return std::log(d) + log_cube;
+    }
+  }
+}
+
+}  // namespace
+
+double SampleRandom::beta(double alpha) {
+  const double first = log_gamma_draw(*this, alpha);
+  const double second = log_gamma_draw(*this, alpha);
+  return 1 / (1 + std::exp(second - first));
 }
 
 }  // namespace lockstep::data

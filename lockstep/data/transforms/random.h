@@ -20,11 +20,15 @@ class SampleRandom {
   // Epochs count modulo 2^32.
   SampleRandom(std::uint64_t seed, std::uint64_t epoch, std::uint64_t index);
 
+  // Of a batch that begins with this sample: others than the sample's own.
+  static SampleRandom of_batch(std::uint64_t seed, std::uint64_t epoch, std::uint64_t first_index);
+
   std::uint32_t bits();
   double uniform();                         // In [0, 1), in steps of 2^-53.
   double uniform(double low, double high);  // In [low, high).
   std::int64_t below(std::int64_t limit);   // In [0, limit), all equally likely; limit > 0.
   double normal();                          // Mean 0, standard deviation 1.
+  double beta(double alpha);                // In [0, 1], from Beta(alpha, alpha); alpha > 0.
 
  private:
   std::array<std::uint32_t, 2> key_;

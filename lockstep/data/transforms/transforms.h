@@ -66,12 +66,17 @@ struct Padding {
       : left(l), top(t), right(r), bottom(b) {}
 };
 
+// What lies beyond the border: a colour; the last pixel again; the picture mirrored at its last
+// pixel, or behind it.
+enum class PaddingMode { kConstant, kEdge, kReflect, kSymmetric };
+
 // A picture smaller than `size` after padding is an error unless pad_if_needed.
 struct RandomCrop {
   Size size;
   Padding padding;
   bool pad_if_needed = false;
-  Color fill = {0, 0, 0};
+  Color fill = {0, 0, 0};  // Of kConstant.
+  PaddingMode padding_mode = PaddingMode::kConstant;
 };
 
 // A factor is drawn from each range, the four are applied in random order. A number in torchvision,
@@ -91,7 +96,8 @@ struct RandAugment {
   Color fill = {0, 0, 0};
 };
 
-// One of your own; it may draw random numbers. It must be safe to call from several threads.
+// One of your own; it may draw random numbers. It must be safe to call from several threads. What
+// it throws ends the epoch: an IoError of it does not make the image's file a bad one.
 struct Lambda {
   std::function<Image(Image, SampleRandom&)> function;
 };

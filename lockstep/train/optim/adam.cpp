@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_sub.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/maximum.h>
@@ -74,22 +75,18 @@ AdamW::AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups)
     : Adam("AdamW", as_adam(groups), true) {}
 
 void Adam::require_sensible(const AdamOptions& options) const {
-  const auto require = [this](bool holds, const char* name, double value, const char* expected) {
-    if (!holds) {
-      fail(std::string(name) + " is " + std::to_string(value) + ", expected " + expected);
-    }
-  };
-  require(options.lr >= 0, "lr", options.lr, "0 or more");
-  require(options.eps >= 0, "eps", options.eps, "0 or more");
-  require(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
+  require_option(options.lr >= 0, "lr", options.lr, "0 or more");
+  require_option(options.eps >= 0, "eps", options.eps, "0 or more");
+  require_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
   for (const double beta : {options.betas.first, options.betas.second}) {
-    require(beta >= 0 && beta < 1, "a beta", beta, "0 or more, and less than 1");
+    require_option(beta >= 0 && beta < 1, "a beta", beta, "0 or more, and less than 1");
   }
 }
 
 void Adam::make_state(std::size_t index, const at::Tensor& param, bool amsgrad, bool fused) {
   auto& tensors = state(index);
   if (tensors.empty()) {
+    require_eager_first_step();
     tensors[kStep] =
         at::zeros({}, at::TensorOptions(at::kFloat).device(fused ? param.device() : at::kCPU));
     tensors[kAverage] = at::zeros_like(param);
@@ -100,20 +97,7 @@ void Adam::make_state(std::size_t index, const at::Tensor& param, bool amsgrad, 
   }
 }
 
-void Adam::step() {
-  const at::NoGradGuard no_grad;
-  for (std::size_t group = 0; group < groups(); ++group) {
-    if (uses_fused(group, fused_value(options_[group].fused))) {
-      step_fused(group);
-    } else {
-      step_one_by_one(group);
-    }
-  }
-}
-
-// The operations of Python's default on the CPU, in its order: the bits depend on it.
 void Adam::step_one_by_one(std::size_t group) {
-  require_not_recorded();
   const auto& options = options_[group];
   const auto [beta1, beta2] = options.betas;
   const auto found = with_gradient(group);
@@ -145,7 +129,7 @@ void Adam::step_one_by_one(std::size_t group) {
   }
 }
 
-void Adam::step_fused(std::size_t group) {
+void Adam::step_fused(std::size_t group, const LossScale& scale) {
   const auto& options = options_[group];
   for (const auto& kind : with_gradient_by_kind(group)) {
     std::vector<at::Tensor> averages;
@@ -163,13 +147,16 @@ void Adam::step_fused(std::size_t group) {
       }
     }
     at::_foreach_add_(counts, 1);
+    const auto device = kind.params.front().device();
+    const auto grad_scale = given(scale.grad_scale, device);
+    const auto found_inf = given(scale.found_inf, device);
     const Pieces pieces(kind.params);
     const auto update = [&](const auto& lr) {
       const auto call = [&](auto kernel) {
         kernel(pieces.of(kind.params), pieces.of(kind.grads), pieces.of(averages),
                pieces.of(squares), pieces.of(max_squares), pieces.repeated(counts), lr,
                options.betas.first, options.betas.second, options.weight_decay, options.eps,
-               options.amsgrad, options.maximize);
+               options.amsgrad, options.maximize, grad_scale, found_inf);
       };
       if (decoupled_) {
         call([](auto&&... arguments) { at::_fused_adamw_(arguments...); });
@@ -177,10 +164,13 @@ void Adam::step_fused(std::size_t group) {
         call([](auto&&... arguments) { at::_fused_adam_(arguments...); });
       }
     };
-    if (kind.params.front().is_cuda()) {
-      update(lr_tensor(group, kind.params.front().device()));
+    if (device.is_cuda()) {
+      update(lr_tensor(group, device));
     } else {
       update(options.lr);
+    }
+    if (found_inf) {  // A step that did nothing does not count.
+      at::_foreach_sub_(counts, std::vector<at::Tensor>(counts.size(), *found_inf));
     }
   }
 }

@@ -26,9 +26,6 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<at::Tensor> params, const AdamOptions& options = {});
   explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
 
-  // Steps are counted in tensors, which fused kernels read on the GPU: a recorded step goes on
-  // counting. Without them they are counted on the host, as in Python.
-  void step() override;
   [[nodiscard]] double lr(std::size_t group = 0) const override { return options_.at(group).lr; }
 
  protected:
@@ -42,8 +39,13 @@ class Adam : public Optimizer {
   [[nodiscard]] std::vector<std::string> state_names(const OptionValues& values) const override;
   void require_sensible(const AdamOptions& options) const;
   void make_state(std::size_t index, const at::Tensor& param, bool amsgrad, bool fused);
-  void step_one_by_one(std::size_t group);
-  void step_fused(std::size_t group);
+  [[nodiscard]] std::optional<bool> fused(std::size_t group) const override {
+    return options_[group].fused;
+  }
+  void step_one_by_one(std::size_t group) override;
+  // Steps are counted in tensors, which fused kernels read on the GPU: a recorded step goes on
+  // counting. Without them they are counted on the host, as in Python.
+  void step_fused(std::size_t group, const LossScale& scale) override;
 
   std::vector<AdamOptions> options_;
   bool decoupled_;

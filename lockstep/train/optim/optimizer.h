@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -33,6 +34,13 @@ struct OptimizerState {
   std::vector<Group> param_groups;
 };
 
+// Loss scaling that fused kernels do themselves, on the device: GradScaler fills it. Both are
+// scalars in float32.
+struct LossScale {
+  at::Tensor grad_scale;  // Gradients are divided by it; undefined: they are unscaled already.
+  at::Tensor found_inf;   // Not 0: the step changes nothing. Undefined: no scaling at all.
+};
+
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -41,7 +49,11 @@ class Optimizer {
 
   // Updates the parameters that have a gradient, and leaves the others alone. Throws UsageError if
   // a gradient is sparse.
-  virtual void step() = 0;
+  void step();
+  // The same with scaled gradients. Throws UsageError unless takes_loss_scale().
+  void step(const LossScale& scale);
+  // Whether all of the step is fused kernels, so that it needs nothing of the host.
+  [[nodiscard]] bool takes_loss_scale() const;
 
   // False: gradients that are there are filled with zeros.
   void zero_grad(bool set_to_none = true);
@@ -51,6 +63,9 @@ class Optimizer {
     return params_.at(group);
   }
   [[nodiscard]] virtual double lr(std::size_t group = 0) const = 0;
+  // The learning rate when this was first called for the group: where schedules begin. It is part
+  // of the state, as in Python.
+  double initial_lr(std::size_t group);
   // Where the step runs on a GPU the kernels read it there, so a recorded step follows.
   void set_lr(std::size_t group, double lr);
   void set_lr(double lr);  // Of all groups.
@@ -81,13 +96,17 @@ class Optimizer {
   // The same, cut by device and type: fused kernels take tensors of one kind.
   [[nodiscard]] std::vector<WithGradient> with_gradient_by_kind(std::size_t group) const;
   [[nodiscard]] State& state(std::size_t index) { return state_[index]; }
+  // As kernels of a device take a tensor that may be missing: there, or nothing.
+  static std::optional<at::Tensor> given(const at::Tensor& tensor, at::Device device);
 
-  // Whether the group's step is one fused kernel: asked for, or all of it is on a GPU.
-  [[nodiscard]] bool uses_fused(std::size_t group, const OptionValue& asked) const;
   // The group's learning rate where fused kernels of a GPU read it.
   [[nodiscard]] const at::Tensor& lr_tensor(std::size_t group, at::Device device);
-  // Throws UsageError while a step is recorded: it would repeat the numbers of the host for ever.
-  void require_not_recorded() const;
+
+  // The group's option.
+  [[nodiscard]] virtual std::optional<bool> fused(std::size_t group) const = 0;
+  // The operations of Python's default on the CPU, in its order: the bits depend on it.
+  virtual void step_one_by_one(std::size_t group) = 0;
+  virtual void step_fused(std::size_t group, const LossScale& scale) = 0;
 
   [[nodiscard]] virtual OptionValues options_of(std::size_t group) const = 0;
   // Throws UsageError if a value is missing or of another kind.
@@ -96,9 +115,18 @@ class Optimizer {
   // What the state of a parameter that has one must contain, with these options.
   [[nodiscard]] virtual std::vector<std::string> state_names(const OptionValues& values) const = 0;
 
+  // Before state is made: throws UsageError while a step is recorded, since each replay would make
+  // it anew.
+  void require_eager_first_step() const;
   [[noreturn]] void fail(const std::string& what) const;
+  // Throws UsageError with the option's name and value unless it holds.
+  void require_option(bool holds, const char* name, double value, const char* expected) const;
 
  private:
+  // Whether the group's step is one fused kernel: asked for, or all of it is on a GPU.
+  [[nodiscard]] bool uses_fused(std::size_t group, std::optional<bool> asked) const;
+  // Throws UsageError while a step is recorded: it would repeat the numbers of the host for ever.
+  void require_not_recorded() const;
   [[nodiscard]] std::vector<State> states_from(const OptimizerState& loaded) const;
 
   const char* name_;
@@ -110,8 +138,30 @@ class Optimizer {
   std::vector<OptionValues> foreign_options_;  // By group: those that mean nothing here.
 };
 
+template <class Options>
+std::vector<std::vector<at::Tensor>> params_of(const std::vector<ParamGroup<Options>>& groups) {
+  std::vector<std::vector<at::Tensor>> params;
+  for (const auto& group : groups) {
+    params.push_back(group.params);
+  }
+  return params;
+}
+
+template <class Options>
+std::vector<Options> options_of_groups(const std::vector<ParamGroup<Options>>& groups) {
+  std::vector<Options> options;
+  for (const auto& group : groups) {
+    options.push_back(group.options);
+  }
+  return options;
+}
+
 // From a state dict. Throws UsageError that names it if it is missing or of another kind.
 double number_option(const OptionValues& values, const std::string& name);
+// False if it is missing, as Python's __setstate__() has it: states of older versions lack some.
 bool flag_option(const OptionValues& values, const std::string& name);
+// Nothing if it is missing or None.
+std::optional<bool> fused_option(const OptionValues& values);
+OptionValue fused_value(const std::optional<bool>& fused);
 
 }  // namespace lockstep::optim

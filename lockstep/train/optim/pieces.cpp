@@ -46,14 +46,4 @@ std::vector<at::Tensor> Pieces::repeated(const std::vector<at::Tensor>& tensors)
   return result;
 }
 
-OptionValue fused_value(const std::optional<bool>& fused) {
-  return fused ? OptionValue(*fused) : OptionValue();
-}
-
-std::optional<bool> fused_option(const OptionValues& values) {
-  const auto found = values.find("fused");
-  const auto* fused = found == values.end() ? nullptr : std::get_if<bool>(&found->second);
-  return fused == nullptr ? std::nullopt : std::optional(*fused);
-}
-
 }  // namespace lockstep::optim

@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "lockstep/train/optim/pieces.h"
 
@@ -24,34 +24,16 @@ SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups)
 }
 
 void SGD::require_sensible(const SGDOptions& options) const {
-  const auto require = [this](bool holds, const char* name, double value) {
-    if (!holds) {
-      fail(std::string(name) + " is " + std::to_string(value) + ", expected 0 or more");
-    }
-  };
-  require(options.lr >= 0, "lr", options.lr);
-  require(options.momentum >= 0, "momentum", options.momentum);
-  require(options.weight_decay >= 0, "weight_decay", options.weight_decay);
+  require_option(options.lr >= 0, "lr", options.lr, "0 or more");
+  require_option(options.momentum >= 0, "momentum", options.momentum, "0 or more");
+  require_option(options.weight_decay >= 0, "weight_decay", options.weight_decay, "0 or more");
   if (options.nesterov && (options.momentum <= 0 || options.dampening != 0)) {
     fail("nesterov with momentum " + std::to_string(options.momentum) + " and dampening " +
          std::to_string(options.dampening) + ", expected a momentum and no dampening");
   }
 }
 
-void SGD::step() {
-  const at::NoGradGuard no_grad;
-  for (std::size_t group = 0; group < groups(); ++group) {
-    if (uses_fused(group, fused_value(options_[group].fused))) {
-      step_fused(group);
-    } else {
-      step_one_by_one(group);
-    }
-  }
-}
-
-// The operations of Python's default on the CPU, in its order: the bits depend on it.
 void SGD::step_one_by_one(std::size_t group) {
-  require_not_recorded();
   const auto& options = options_[group];
   const auto found = with_gradient(group);
   for (std::size_t i = 0; i < found.params.size(); ++i) {
@@ -72,7 +54,7 @@ void SGD::step_one_by_one(std::size_t group) {
   }
 }
 
-void SGD::step_fused(std::size_t group) {
+void SGD::step_fused(std::size_t group, const LossScale& scale) {
   for (const auto& kind : with_gradient_by_kind(group)) {
     // The kernel is told for all of its tensors whether this is their first step.
     WithGradient first;
@@ -81,19 +63,22 @@ void SGD::step_fused(std::size_t group) {
       auto& momentum = state(kind.indices[i]);
       const bool is_first = options_[group].momentum != 0 && !momentum.contains(kMomentum);
       if (is_first) {
-        momentum[kMomentum] = at::empty_like(kind.params[i]);
+        require_eager_first_step();
+        // Zeros, not what is in memory: an overflow may leave it as it is, and there is no second
+        // first step.
+        momentum[kMomentum] = at::zeros_like(kind.params[i]);
       }
       auto& part = is_first ? first : later;
       part.params.push_back(kind.params[i]);
       part.grads.push_back(kind.grads[i]);
       part.indices.push_back(kind.indices[i]);
     }
-    update_fused(group, first, /*first=*/true);
-    update_fused(group, later, /*first=*/false);
+    update_fused(group, first, {.scale = scale, .is_first = true});
+    update_fused(group, later, {.scale = scale, .is_first = false});
   }
 }
 
-void SGD::update_fused(std::size_t group, const WithGradient& part, bool first) {
+void SGD::update_fused(std::size_t group, const WithGradient& part, const FusedStep& step) {
   if (part.params.empty()) {
     return;
   }
@@ -104,14 +89,16 @@ void SGD::update_fused(std::size_t group, const WithGradient& part, bool first) 
       buffers.push_back(state(index).at(kMomentum));
     }
   }
+  const auto device = part.params.front().device();
   const Pieces pieces(part.params);
   const auto update = [&](const auto& lr) {
     at::_fused_sgd_(pieces.of(part.params), pieces.of(part.grads), pieces.of(buffers),
                     options.weight_decay, options.momentum, lr, options.dampening, options.nesterov,
-                    options.maximize, first);
+                    options.maximize, step.is_first, given(step.scale.grad_scale, device),
+                    given(step.scale.found_inf, device));
   };
-  if (part.params.front().is_cuda()) {
-    update(lr_tensor(group, part.params.front().device()));
+  if (device.is_cuda()) {
+    update(lr_tensor(group, device));
   } else {
     update(options.lr);
   }

@@ -25,7 +25,6 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<at::Tensor> params, const SGDOptions& options = {});
   explicit SGD(std::vector<ParamGroup<SGDOptions>> groups);
 
-  void step() override;
   [[nodiscard]] double lr(std::size_t group = 0) const override { return options_.at(group).lr; }
 
  private:
@@ -37,9 +36,16 @@ class SGD : public Optimizer {
     return {};  // A parameter that has had no step with momentum has none.
   }
   void require_sensible(const SGDOptions& options) const;
-  void step_one_by_one(std::size_t group);
-  void step_fused(std::size_t group);
-  void update_fused(std::size_t group, const WithGradient& part, bool first);
+  [[nodiscard]] std::optional<bool> fused(std::size_t group) const override {
+    return options_[group].fused;
+  }
+  void step_one_by_one(std::size_t group) override;
+  void step_fused(std::size_t group, const LossScale& scale) override;
+  struct FusedStep {
+    const LossScale& scale;
+    bool is_first;
+  };
+  void update_fused(std::size_t group, const WithGradient& part, const FusedStep& step);
 
   std::vector<SGDOptions> options_;
 };

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,9 +13,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/transforms/compose.h"
-#include "tests/base/child.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {
@@ -133,8 +134,26 @@ TEST_F(FolderCacheTest, TheKeyChangesWithPathsSizesAndDates) {
   touch(5, 7);
   const std::uint64_t touched = key();
   EXPECT_NE(touched, dated);
-  std::filesystem::rename(file, root() + "/odd/9.ppm");
+  const auto changed = [&] {
+    struct stat status{};
+    EXPECT_EQ(::stat(file.c_str(), &status), 0);
+    return std::pair(status.st_ctim.tv_sec, status.st_ctim.tv_nsec);
+  };
+  const auto first = changed();
+  while (changed() == first) {  // As long as before and dated back; the clock has its steps.
+    write_file(file, ppm_of(test_picture({31, 40})));
+    touch(5, 7);
+  }
   EXPECT_NE(key(), touched);
+  const std::uint64_t written = key();
+  std::filesystem::rename(file, root() + "/odd/9.ppm");
+  EXPECT_NE(key(), written);
+}
+
+TEST_F(FolderCacheTest, TheKeyChangesWithTheDecoders) {
+  const ImageFolderIndex index = index_image_folder(root());
+  EXPECT_EQ(folder_key(index), folder_key(index, decoder_versions()));
+  EXPECT_NE(folder_key(index), folder_key(index, "libjpeg-turbo 1, libpng 1"));
 }
 
 TEST_F(FolderCacheTest, ImagesCanBeReduced) {
@@ -171,6 +190,31 @@ TEST_F(FolderCacheTest, MemoryIsGivenBackWithTheLastUser) {
     EXPECT_EQ(::access(path.c_str(), F_OK), 0);
   }
   EXPECT_NE(::access(path.c_str(), F_OK), 0);
+}
+
+// Becomes another user: root can be anybody, others are root in a namespace of their own.
+void become_another_user() {
+  const uid_t user = ::geteuid();
+  if (user == 0) {
+    ASSERT_EQ(::setresuid(65534, 65534, 65534), 0);
+    return;
+  }
+  ASSERT_EQ(::unshare(CLONE_NEWUSER), 0);
+  write_file("/proc/self/uid_map", "0 " + std::to_string(user) + " 1\n");
+}
+
+TEST_F(FolderCacheTest, UsersHaveTheirOwnMemory) {
+  FolderCache mine = open({.place = CachePlace::kRam});
+  (void)mine.get(0);
+  std::filesystem::permissions(folder_.file("."), std::filesystem::perms(0755));
+  EXPECT_EQ(test::run_in_child([&] {
+              become_another_user();
+              FolderCache other = open({.place = CachePlace::kRam});
+              const bool differs = other.cache().path() != mine.cache().path();
+              return differs && view_text(other.get(0).view) == pixels_text(decoded(0)) ? 0 : 1;
+            }),
+            0);
+  EXPECT_EQ(::access(mine.cache().path().c_str(), F_OK), 0);
 }
 
 TEST_F(FolderCacheTest, TheDiskNeedsAFolder) {

@@ -2,21 +2,18 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 #include <string>
-#include <thread>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "tests/base/child.h"
+#include "tests/data/cache/cached_images.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {
@@ -24,33 +21,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-
-constexpr std::int64_t kCachedImages = 40;
-
-// No two begin alike.
-Image image_of(std::int64_t index) {
-  Image image = test_picture({10 + index, 20});
-  for (std::size_t i = 0; i < image.bytes(); ++i) {
-    image.pixels[i] ^= static_cast<std::uint8_t>(index);
-  }
-  return image;
-}
-
-ImageCacheOptions options_of(const test::TemporaryFolder& folder, std::uint64_t bytes = 1 << 20) {
-  return {.path = folder.file("cache"), .key = 7, .images = kCachedImages, .bytes = bytes};
-}
-
-// How many images are there; each must be right.
-int right_images(ImageCache& cache) {
-  int found = 0;
-  for (std::int64_t i = 0; i < kCachedImages; ++i) {
-    if (const auto view = cache.get(i)) {
-      EXPECT_EQ(view_text(*view), pixels_text(image_of(i))) << i;
-      ++found;
-    }
-  }
-  return found;
-}
 
 TEST(ImageCache, KeepsImagesBetweenRuns) {
   const test::TemporaryFolder folder;
@@ -134,6 +104,29 @@ TEST(ImageCache, AnOldCounterIsRaised) {
   EXPECT_EQ(right_images(cache), 2);
 }
 
+// Both counters are from before the file grew. The old image is seen again when it grows again.
+TEST(ImageCache, WhatLiesBehindAnOldCapacityIsNotWrittenOver) {
+  const test::TemporaryFolder folder;
+  const ImageCacheOptions options = options_of(folder, 4096);
+  const Image large = test_picture({2000, 1000});  // 6 MB.
+  {
+    EXPECT_TRUE(ImageCache(options).put(0, large));
+  }
+  {
+    const UniqueFd file(::open(folder.file("cache").c_str(), O_RDWR));
+    const std::uint64_t start = 8192;
+    const std::uint64_t capacity = start + 4096;
+    ASSERT_EQ(::pwrite(file.get(), &start, 8, offsetof(CacheHeader, used)), 8);
+    ASSERT_EQ(::pwrite(file.get(), &capacity, 8, offsetof(CacheHeader, capacity)), 8);
+  }
+  ImageCache cache(options);
+  EXPECT_TRUE(cache.put(1, image_of(1)));
+  EXPECT_TRUE(cache.put(2, large));
+  ASSERT_TRUE(cache.get(0));
+  EXPECT_EQ(view_text(*cache.get(0)), pixels_text(large));
+  EXPECT_EQ(view_text(cache.get(1).value()), pixels_text(image_of(1)));
+}
+
 TEST(ImageCache, GrowsBeyondWhatWasExpectedUpToItsLimit) {
   const test::TemporaryFolder folder;
   ImageCacheOptions options = options_of(folder, 4096);
@@ -150,6 +143,17 @@ TEST(ImageCache, GrowsBeyondWhatWasExpectedUpToItsLimit) {
   EXPECT_GE(status.st_blocks * 512, 45'000'000);  // Reserved, not sparse.
 }
 
+TEST(ImageCache, SaysWhyItCouldNotAskForMoreRoom) {
+  const test::TemporaryFolder folder;
+  ImageCache cache(options_of(folder, 4096));
+  const Image large = test_picture({2000, 1000});
+  {
+    const NoMoreFiles limit;
+    EXPECT_FALSE(cache.put(0, large));
+  }
+  EXPECT_THAT(cache.why_full(), HasSubstr("opening it to reserve room: Too many open files"));
+}
+
 TEST(ImageCache, TooLittleRoomIsSaidBeforeTheFirstImage) {
   const test::TemporaryFolder folder;
   EXPECT_THAT([&] { ImageCache(options_of(folder, std::uint64_t{1} << 50)); },
@@ -158,95 +162,44 @@ TEST(ImageCache, TooLittleRoomIsSaidBeforeTheFirstImage) {
   EXPECT_NE(::access(folder.file("cache").c_str(), F_OK), 0);
 }
 
+// Also where a process was killed while it made the file.
+TEST(ImageCache, TooLittleMemoryIsSaidBeforeAnyIsTaken) {
+  const test::TemporaryFolder folder;
+  ImageCacheOptions options = options_of(folder, std::uint64_t{1} << 50);
+  options.in_memory = true;
+  for (const bool is_there : {false, true}) {
+    if (is_there) {
+      write_file(folder.file("cache"), std::string(100'000, '\0'));
+    }
+    EXPECT_THAT([&] { ImageCache{options}; },
+                ThrowsMessage<IoError>(
+                    AllOf(HasSubstr("1024.0 TiB are needed"), HasSubstr("are free in"))));
+    EXPECT_NE(::access(folder.file("cache").c_str(), F_OK), 0);
+  }
+}
+
+TEST(ImageCache, MemoryThatCannotBeMappedIsGivenBack) {
+  const test::TemporaryFolder folder;
+  ImageCacheOptions options = options_of(folder);
+  CacheHeader header = make_cache_header(7, kCachedImages, std::uint64_t{1} << 60);
+  header.capacity = 1 << 20;
+  std::string file(1 << 20, '\0');
+  file.replace(0, sizeof header, reinterpret_cast<const char*>(&header), sizeof header);
+  for (const bool in_memory : {false, true}) {
+    options.in_memory = in_memory;
+    write_file(options.path, file);
+    ::chmod(options.path.c_str(), 0600);
+    EXPECT_THAT([&] { ImageCache{options}; }, ThrowsMessage<IoError>(HasSubstr("mapping 1")));
+    EXPECT_EQ(::access(options.path.c_str(), F_OK) == 0, !in_memory);
+  }
+}
+
 TEST(ImageCache, AForeignLinkIsNotFollowed) {
   const test::TemporaryFolder folder;
   write_file(folder.file("victim"), "text");
   ASSERT_EQ(::symlink(folder.file("victim").c_str(), folder.file("cache").c_str()), 0);
   EXPECT_THROW(ImageCache(options_of(folder)), IoError);
   EXPECT_EQ(read_file(folder.file("victim")), "text");
-}
-
-TEST(ImageCache, TheLastUserRemovesIt) {
-  const test::TemporaryFolder folder;
-  ImageCacheOptions options = options_of(folder);
-  options.remove_when_last = true;
-  auto first = std::make_unique<ImageCache>(options);
-  auto second = std::make_unique<ImageCache>(options);
-  first->put(3, image_of(3));
-  first.reset();
-  EXPECT_EQ(right_images(*second), 1);
-  EXPECT_EQ(::access(folder.file("cache").c_str(), F_OK), 0);
-  second.reset();
-  EXPECT_NE(::access(folder.file("cache").c_str(), F_OK), 0);
-}
-
-TEST(ImageCache, ThreadsWriteAndReadAtTheSameTime) {
-  const test::TemporaryFolder folder;
-  ImageCache cache(options_of(folder));
-  {
-    std::vector<std::jthread> threads;
-    for (int worker = 0; worker < 4; ++worker) {
-      threads.emplace_back([&cache] {
-        for (std::int64_t i = 0; i < kCachedImages; ++i) {
-          if (!cache.get(i)) {
-            cache.put(i, image_of(i));
-          }
-        }
-      });
-    }
-  }
-  EXPECT_EQ(right_images(cache), kCachedImages);
-}
-
-TEST(ImageCache, ProcessesShareIt) {
-  const test::TemporaryFolder folder;
-  std::vector<pid_t> children;
-  for (std::int64_t rank = 0; rank < 4; ++rank) {
-    children.push_back(test::fork_child([&, rank] {
-      ImageCache cache(options_of(folder));
-      for (std::int64_t i = rank; i < kCachedImages; i += 4) {
-        cache.put(i, image_of(i));
-      }
-      return 0;
-    }));
-  }
-  for (const pid_t child : children) {
-    EXPECT_EQ(test::wait_for(child), 0);
-  }
-  ImageCache cache(options_of(folder));
-  EXPECT_EQ(right_images(cache), kCachedImages);
-}
-
-// Killed while it writes an image, a few images after the first: what is there is right, and the
-// rest can be written.
-TEST(ImageCache, AKilledWriterLeavesNothingHalfDone) {
-  const test::TemporaryFolder folder;
-  for (int round = 0; round < 20; ++round) {
-    ::unlink(folder.file("cache").c_str());
-    Pipe progress = make_pipe();
-    const pid_t child = test::fork_child([&]() -> int {
-      ImageCache cache(options_of(folder, 1 << 24));
-      while (true) {
-        for (std::int64_t i = 0; i < kCachedImages; ++i) {
-          cache.put(i, image_of(i));
-          write_all(progress.write_end.get(), ".");
-        }
-      }
-    });
-    progress.write_end.reset();
-    char written = 0;
-    for (int i = 0; i <= round; ++i) {
-      ASSERT_EQ(::read(progress.read_end.get(), &written, 1), 1);
-    }
-    ::kill(child, SIGKILL);
-    test::wait_for(child);
-    ImageCache cache(options_of(folder, 1 << 24));
-    EXPECT_GT(right_images(cache), round);
-    for (std::int64_t i = 0; i < kCachedImages; ++i) {
-      cache.put(i, image_of(i));
-    }
-    EXPECT_EQ(right_images(cache), kCachedImages);
-  }
 }
 
 }  // namespace

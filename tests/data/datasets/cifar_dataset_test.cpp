@@ -4,8 +4,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/readers/cifar.h"
-#include "tests/base/child.h"
 #include "tests/data/files.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {

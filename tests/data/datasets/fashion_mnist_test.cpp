@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
-#include "tests/base/child.h"
 #include "tests/data/files.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {

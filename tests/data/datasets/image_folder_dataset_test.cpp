@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "tests/base/child.h"
 #include "tests/data/files.h"
-#include "tests/python.h"
+#include "tests/support/child.h"
+#include "tests/support/python.h"
 
 namespace lockstep::data {
 namespace {

@@ -24,6 +24,12 @@ TEST(ImageFormat, IsToldByTheFirstBytes) {
   }
 }
 
+TEST(DecoderVersions, NameBothLibraries) {
+  EXPECT_THAT(
+      decoder_versions(),
+      ::testing::MatchesRegex("(libjpeg-turbo [0-9]+|no libjpeg), (libpng [0-9]+|no libpng)"));
+}
+
 TEST(DecodeImage, WhatIsNoImageIsNamed) {
   const auto decode = [](const std::string& file) {
     return [=] { (void)decode_image(file_bytes(file)); };

@@ -13,10 +13,10 @@
 #include "lockstep/data/transforms/compose.h"
 #include "lockstep/data/transforms/geometry.h"
 #include "lockstep/data/transforms/get_params.h"
-#include "tests/base/child.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
-#include "tests/python.h"
+#include "tests/support/child.h"
+#include "tests/support/python.h"
 
 namespace lockstep::data {
 namespace {

@@ -16,7 +16,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/data/datasets/tensor_dataset.h"
 #include "lockstep/data/loader/data_loader.h"
-#include "tests/base/child.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data::kill_and_resume {
 namespace {

@@ -15,6 +15,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 TEST(BadFiles, OneSummaryHasNumbersPathsAndReasons) {
@@ -27,8 +28,8 @@ TEST(BadFiles, OneSummaryHasNumbersPathsAndReasons) {
   EXPECT_EQ(bad.summary(),
             "3 files cannot be read; other samples take their places\n"
             "2: image '...': JPEG: the data end in row N of N\n"
-            "  'a/1.jpg': image 'a/1.jpg': JPEG: the data end in row 17 of 375\n"
-            "  'a/2.jpg': image 'a/2.jpg': JPEG: the data end in row 120 of 300\n"
+            "  image 'a/1.jpg': JPEG: the data end in row 17 of 375\n"
+            "  image 'a/2.jpg': JPEG: the data end in row 120 of 300\n"
             "1: the file has N bytes, expected an image\n"
             "  'b/3.png': the file has 0 bytes, expected an image");
 }
@@ -48,8 +49,16 @@ TEST(BadFiles, MoreThanTheLimitAreAnError) {
   EXPECT_THAT([&] { bad.add(3, "z", "reason"); },
               ThrowsMessage<IoError>(AllOf(HasSubstr("3 files cannot be read"), HasSubstr("'z'"),
                                            HasSubstr("expected at most 2 (max_bad)"))));
+  EXPECT_THROW(bad.add(1, "x", "reason"), IoError);  // One that is known, in the next epoch.
+}
+
+TEST(BadFiles, WithoutAllowanceTheErrorIsTheFilesOwnEachTime) {
   BadFiles none(0);
-  EXPECT_THROW(none.add(0, "x", "reason"), IoError);
+  for (int epoch = 0; epoch < 2; ++epoch) {
+    EXPECT_THAT(
+        [&] { none.add(0, "x", "image 'x': reason"); },
+        ThrowsMessage<IoError>(AllOf(StartsWith("image 'x': reason; "), HasSubstr("set max_bad"))));
+  }
 }
 
 // Paths and reasons of 100,000 files would be some 20 MB.
@@ -87,6 +96,28 @@ TEST(BadFiles, ThreadsShareIt) {
   EXPECT_EQ(bad.count(), 1000);
 }
 
+TEST(BadFiles, TheFirstThatIsNotBadIsFoundAroundTheEnd) {
+  BadFiles bad;
+  EXPECT_EQ(bad.first_not_bad(199, 200), 199);
+  for (std::int64_t i = 60; i < 200; ++i) {
+    bad.add(i, "x", "reason");
+  }
+  for (std::int64_t i = 0; i < 3; ++i) {
+    bad.add(i, "x", "reason");
+  }
+  EXPECT_EQ(bad.first_not_bad(59, 200), 59);
+  EXPECT_EQ(bad.first_not_bad(60, 200), 3);
+  EXPECT_EQ(bad.first_not_bad(199, 200), 3);
+  EXPECT_EQ(bad.first_not_bad(60, 1000), 200);
+  for (std::int64_t i = 3; i < 60; ++i) {
+    bad.add(i, "x", "reason");
+  }
+  EXPECT_EQ(bad.first_not_bad(77, 200), std::nullopt);
+  EXPECT_EQ(bad.first_not_bad(0, 200), std::nullopt);
+}
+
+std::string path_of(std::int64_t index) { return std::to_string(index); }
+
 TEST(ReadOrReplace, TakesTheNextFileThatCanBeRead) {
   const std::set<std::int64_t> broken = {2, 3, 9};
   const auto read = [&](std::int64_t i) {
@@ -95,20 +126,50 @@ TEST(ReadOrReplace, TakesTheNextFileThatCanBeRead) {
     }
     return i;
   };
-  const auto path = [](std::int64_t i) { return std::to_string(i); };
   BadFiles bad;
-  EXPECT_EQ(read_or_replace(1, 10, bad, read, path), 1);
+  EXPECT_EQ(read_or_replace(1, 10, bad, read, read, path_of), 1);
   EXPECT_EQ(bad.count(), 0);
-  EXPECT_EQ(read_or_replace(2, 10, bad, read, path), 4);
-  EXPECT_EQ(read_or_replace(9, 10, bad, read, path), 0);
+  EXPECT_EQ(read_or_replace(2, 10, bad, read, read, path_of), 4);
+  EXPECT_EQ(read_or_replace(9, 10, bad, read, read, path_of), 0);
   EXPECT_EQ(bad.count(), 3);
   EXPECT_THAT(bad.summary(), AllOf(HasSubstr("'9': broken"), Not(HasSubstr("'4'"))));
+}
+
+// Else an epoch over n bad files in a row would read n * n / 2 of them.
+TEST(ReadOrReplace, KnownBadFilesAreNotReadAgainInPlaceOfOthers) {
+  constexpr std::int64_t kBad = 2000;
+  std::int64_t reads = 0;
+  const auto read = [&](std::int64_t i) {
+    ++reads;
+    if (i < kBad) {
+      throw IoError("broken");
+    }
+    return i;
+  };
+  BadFiles bad;
+  for (std::int64_t i = 0; i < kBad; ++i) {
+    EXPECT_EQ(read_or_replace(i, kBad + 1, bad, read, read, path_of), kBad);
+  }
+  EXPECT_EQ(reads, kBad + kBad + kBad - 1);  // Itself, the good one; each of the others once.
+}
+
+// Once the trouble is over, the file is read.
+TEST(ReadOrReplace, WhatIsNoFaultOfAFileIsPassedOn) {
+  BadFiles bad;
+  const auto good = [](std::int64_t i) { return i; };
+  const auto trouble = [](std::int64_t) -> std::int64_t { throw NotTheFile("too many files"); };
+  const auto broken = [](std::int64_t) -> std::int64_t { throw IoError("broken"); };
+  EXPECT_THROW(read_or_replace(1, 3, bad, trouble, good, path_of), NotTheFile);
+  EXPECT_EQ(bad.count(), 0);
+  EXPECT_THROW(read_or_replace(1, 3, bad, broken, trouble, path_of), NotTheFile);
+  EXPECT_EQ(bad.count(), 1);
+  EXPECT_EQ(read_or_replace(1, 3, bad, broken, good, path_of), 2);
 }
 
 TEST(ReadOrReplace, NoFileAtAllIsAnError) {
   BadFiles bad;
   const auto read = [](std::int64_t) -> int { throw IoError("broken"); };
-  EXPECT_THAT([&] { read_or_replace(1, 3, bad, read, [](std::int64_t) { return "x"; }); },
+  EXPECT_THAT([&] { read_or_replace(1, 3, bad, read, read, path_of); },
               ThrowsMessage<IoError>(HasSubstr("none of 3 files can be read")));
 }
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "tests/base/child.h"
 #include "tests/data/files.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {

@@ -2,12 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
 #include <set>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/transforms/geometry.h"
 #include "lockstep/data/transforms/get_params.h"
 #include "lockstep/data/transforms/lazy_image.h"
 #include "tests/data/files.h"
@@ -161,6 +163,21 @@ TEST(Compose, RoomThatDoesNotFitIsRefused) {
               ThrowsMessage<UsageError>(HasSubstr("room for 10 floats, expected 48")));
   EXPECT_THAT([&] { Compose({ToTensor{}}).apply(image, {1, 0, 0}, out); },
               ThrowsMessage<UsageError>(HasSubstr("depends on the picture")));
+}
+
+TEST(Compose, ARandomCropPadsOneSideAfterAnother) {
+  const Image picture = test_picture({5, 6});
+  const auto mode = PaddingMode::kReflect;
+  const RandomCrop crop{
+      .size = {20, 21}, .padding = {1, 2, 3, 4}, .pad_if_needed = true, .padding_mode = mode};
+  Image padded = pad(picture, crop.padding, mode);  // 11 x 10.
+  padded = pad(padded, {11, 0}, mode);              // 11 x 32.
+  padded = pad(padded, {0, 9}, mode);               // 29 x 32.
+  const SampleRandom random(1, 2, 3);
+  const Compose expected({RandomCrop{.size = crop.size}, ToTensor{}});
+  const FloatImage want = expected.apply(padded, random);
+  const FloatImage got = Compose({crop, ToTensor{}}).apply(picture, random);
+  EXPECT_TRUE(std::ranges::equal(got.span(), want.span()));
 }
 
 }  // namespace

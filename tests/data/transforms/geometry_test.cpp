@@ -65,5 +65,24 @@ TEST(Geometry, RotationIsCounterClockwise) {
   EXPECT_EQ(letters_of(rotate(image, -90, Interpolation::kNearest, kDot)), "gdahebifc");
 }
 
+// A row of pixels a, b, c, each three equal bytes.
+std::string row_text(ImageView image) {
+  std::string text;
+  for (std::int64_t x = 0; x < image.width; ++x) {
+    text += static_cast<char>(image.row(0)[x * 3]);
+  }
+  return text;
+}
+
+TEST(Pad, ContinuesAPictureBeyondItsBorder) {
+  const Image abc = picture_of("aaabbbccc", {1, 3});
+  const Padding padding(4, 0, 5, 0);
+  EXPECT_EQ(row_text(pad(abc, padding, PaddingMode::kEdge)), "aaaaabcccccc");
+  EXPECT_EQ(row_text(pad(abc, padding, PaddingMode::kReflect)), "abcbabcbabcb");
+  EXPECT_EQ(row_text(pad(abc, padding, PaddingMode::kSymmetric)), "ccbaabccbaab");
+  const Image one = picture_of("aaa", {1, 1});
+  EXPECT_EQ(row_text(pad(one, padding, PaddingMode::kReflect)), std::string(10, 'a'));
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numbers>
 #include <set>
 #include <vector>
 
@@ -92,6 +95,48 @@ TEST(SampleRandom, NormalNumbersHaveMeanZeroAndDeviationOne) {
   EXPECT_NEAR(sum / kDraws, 0, 0.02);
   EXPECT_NEAR(squares / kDraws, 1, 0.03);
   EXPECT_NEAR(within_one, 0.6827 * kDraws, 0.01 * kDraws);
+}
+
+// The share of draws below x, beside the distribution function.
+void expect_beta(double alpha, const std::function<double(double)>& share_below) {
+  constexpr int kDraws = 20'000;
+  SampleRandom random(1, 0, 0);
+  std::vector<double> drawn(kDraws);
+  for (double& number : drawn) {
+    number = random.beta(alpha);
+  }
+  for (double x = 0.05; x < 1; x += 0.05) {
+    const auto below = std::ranges::count_if(drawn, [&](double number) { return number < x; });
+    EXPECT_NEAR(static_cast<double>(below) / kDraws, share_below(x), 0.015) << alpha << " " << x;
+  }
+}
+
+TEST(SampleRandom, BetaNumbersHaveTheirDistribution) {
+  expect_beta(1, [](double x) { return x; });
+  expect_beta(0.5, [](double x) { return std::asin(std::sqrt(x)) * 2 / std::numbers::pi; });
+  expect_beta(2, [](double x) { return x * x * (3 - 2 * x); });
+  expect_beta(3, [](double x) { return x * x * x * (10 - 15 * x + 6 * x * x); });
+}
+
+// Most are nearly 0 or 1; numbers of the two gamma distributions are too small for a double.
+TEST(SampleRandom, BetaNumbersOfATinyAlphaAreNumbers) {
+  SampleRandom random(1, 0, 0);
+  int ones = 0;
+  for (int i = 0; i < 1000; ++i) {
+    const double number = random.beta(1e-4);
+    ASSERT_TRUE(number >= 0 && number <= 1);
+    ones += number > 0.5 ? 1 : 0;
+  }
+  EXPECT_NEAR(ones, 500, 80);
+}
+
+TEST(SampleRandom, ABatchHasOtherNumbersThanItsFirstSample) {
+  SampleRandom sample(7, 3, 12);
+  SampleRandom batch = SampleRandom::of_batch(7, 3, 12);
+  SampleRandom same = SampleRandom::of_batch(7, 3, 12);
+  const auto bits = batch.bits();
+  EXPECT_EQ(bits, same.bits());
+  EXPECT_NE(bits, sample.bits());
 }
 
 }  // namespace

@@ -39,6 +39,9 @@ def geometry(picture, draw, i):
     yield "shorter", (shorter,), T.Resize(shorter)(picture)
     yield "shorter_limited", (shorter, shorter + 9), T.Resize(shorter, max_size=shorter + 9)(picture)
     yield "center_crop", (height, width), T.CenterCrop((height, width))(picture)
+    padding = [draw.randint(0, 3 * side if side < 30 else 9) for side in picture.size * 2]
+    for mode in ("edge", "reflect", "symmetric"):
+        yield f"pad_{mode}", padding, F.pad(picture, padding, padding_mode=mode)
     bilinear = i % 2
     mode = Mode.BILINEAR if bilinear else Mode.NEAREST
     angle = draw.choice([0, 90, 180, draw.uniform(-40, 40)])

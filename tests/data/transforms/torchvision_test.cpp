@@ -22,9 +22,9 @@
 #include "lockstep/data/transforms/lazy_image.h"
 #include "lockstep/data/transforms/rand_augment.h"
 #include "lockstep/data/transforms/resample.h"
-#include "tests/base/child.h"
 #include "tests/data/pictures.h"
-#include "tests/python.h"
+#include "tests/support/child.h"
+#include "tests/support/python.h"
 
 namespace lockstep::data {
 namespace {
@@ -51,6 +51,15 @@ Function change(void (*adjust)(Image&, double)) {
   return [adjust](Image image, const How& how) {
     adjust(image, how[0]);
     return image;
+  };
+}
+
+Function pad_by(PaddingMode mode) {
+  return [mode](const Image& image, const How& how) {
+    return pad(
+        image,
+        {whole_number(how[0]), whole_number(how[1]), whole_number(how[2]), whole_number(how[3])},
+        mode);
   };
 }
 
@@ -93,6 +102,9 @@ const std::map<std::string, Function>& functions() {
          const CenterCrop by{.size = {whole_number(how[0]), whole_number(how[1])}};
          return crop(image, get_params(by, {image.height, image.width}));
        }},
+      {"pad_edge", pad_by(PaddingMode::kEdge)},
+      {"pad_reflect", pad_by(PaddingMode::kReflect)},
+      {"pad_symmetric", pad_by(PaddingMode::kSymmetric)},
       {"rotate",
        [](const Image& image, const How& how) {
          return rotate(image, how[0], interpolation_of(how), kFill);

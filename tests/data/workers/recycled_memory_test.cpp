@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/base/child.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {

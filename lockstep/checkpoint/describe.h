@@ -1,0 +1,23 @@
+// What is inside of a checkpoint, as text for people.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "lockstep/checkpoint/read.h"
+
+namespace lockstep::checkpoint {
+
+struct DescribeOptions {
+  std::size_t items = 8;  // Of a list.
+};
+
+// A line for each value, indented as it is nested. Characters that a terminal would obey are
+// replaced.
+std::string describe(const Document& document, const DescribeOptions& options = {});
+
+// The text with a question mark for each character that a terminal would obey.
+std::string printable(std::string_view text);
+
+}  // namespace lockstep::checkpoint

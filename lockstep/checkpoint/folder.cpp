@@ -1,0 +1,213 @@
+#include "lockstep/checkpoint/folder.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/pt_file.h"
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr const char* kNames[] = {"last.pt", "prev.pt", "best.pt"};
+
+std::string temporary(const std::string& name) { return "." + name + ".tmp"; }
+
+UniqueFd open_folder(FileSystem& files, const std::string& path) {
+  UniqueFd folder(files.open_folder(path));
+  if (!folder) {
+    throw_errno("opening the folder of checkpoints '" + path + "'");
+  }
+  return folder;
+}
+
+struct Place {
+  FileSystem& files;
+  const std::string& path;
+  int folder;
+};
+
+// The steps of one replacement. What it made and did not rename goes with it.
+class Steps {
+ public:
+  Steps(const Place& place, std::string name) : place_(place), name_(std::move(name)) {}
+  ~Steps() {
+    for (const std::string& name : made_) {
+      place_.files.unlink(place_.folder, name);
+    }
+  }
+  Steps(const Steps&) = delete;
+  Steps& operator=(const Steps&) = delete;
+
+  // The file under its temporary name, on the disk.
+  void write(const std::function<void(const Sink&)>& content) {
+    const std::string name = temporary(name_);
+    const UniqueFd file = create(name);
+    content([&](std::span<const std::byte> bytes) {
+      while (!bytes.empty()) {
+        const ssize_t written = place_.files.write(file.get(), bytes);
+        if (written < 0 && errno != EINTR) {
+          fail("writing", name);
+        }
+        bytes = bytes.subspan(written > 0 ? static_cast<std::size_t>(written) : 0);
+      }
+    });
+    // Once: after an error the kernel has dropped the pages, and a second call would succeed.
+    if (place_.files.fsync(file.get()) != 0) {
+      fail("syncing", name);
+    }
+  }
+
+  UniqueFd create(const std::string& name) {
+    remove(name);
+    UniqueFd file(place_.files.create(place_.folder, name));
+    if (!file) {
+      fail("creating", name);
+    }
+    made_.push_back(name);
+    return file;
+  }
+
+  // A second name for a file under a temporary name; false if there is no such file.
+  bool link(const std::string& from, const std::string& name) {
+    remove(temporary(name));
+    if (place_.files.link(place_.folder, from, temporary(name)) != 0) {
+      if (errno == ENOENT) {
+        return false;
+      }
+      fail("linking '" + from + "' to", temporary(name));
+    }
+    made_.push_back(temporary(name));
+    return true;
+  }
+
+  void rename(const std::string& name) {
+    if (place_.files.rename(place_.folder, temporary(name), name) != 0) {
+      fail("renaming '" + temporary(name) + "' to", name);
+    }
+    is_new_ = is_new_ || name == name_;
+    // Two names of one file: rename() does nothing then, and both stay.
+    remove(temporary(name));
+  }
+
+  void remove(const std::string& name) {
+    if (place_.files.unlink(place_.folder, name) != 0 && errno != ENOENT) {
+      fail("removing", name);
+    }
+    std::erase(made_, name);
+  }
+
+  void sync_folder() {
+    if (place_.files.fsync(place_.folder) != 0) {
+      fail("syncing the folder of", name_);
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& what, const std::string& name) const {
+    throw_errno("saving a checkpoint ('" + name_ + "' is " +
+                (is_new_ ? "the new file already" : "what it was before") + "): " + what + " '" +
+                place_.path + "/" + name + "'");
+  }
+
+ private:
+  Place place_;
+  std::string name_;
+  std::vector<std::string> made_;
+  bool is_new_ = false;
+};
+
+// The old file goes to `previous` last: it may be damaged, and `previous` the only sound one.
+void replace(const Place& place, const Replacement& replacement,
+             const std::function<void(const Sink&)>& write) {
+  Steps steps(place, replacement.name);
+  steps.write(write);
+  const bool had_one =
+      !replacement.previous.empty() && steps.link(replacement.name, replacement.previous);
+  if (!replacement.also.empty()) {  // Before it is the newest, which a restarted run goes on from.
+    steps.link(temporary(replacement.name), replacement.also);
+    steps.rename(replacement.also);
+  }
+  steps.rename(replacement.name);
+  steps.sync_folder();
+  if (had_one) {
+    steps.rename(replacement.previous);
+  }
+}
+
+// Without links the first save would work, and no other.
+void check_links(const Place& place) {
+  Steps steps(place, kNames[0]);
+  const std::string from = temporary(kNames[0]);
+  const std::string to = temporary(kNames[1]);
+  steps.create(from);
+  if (place.files.link(place.folder, from, to) != 0) {
+    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) {
+      steps.fail("linking '" + from + "' to", to);
+    }
+    throw_errno("the folder of checkpoints '" + place.path +
+                "' cannot have two names for one file, which keeps the old checkpoint until the "
+                "new one is whole; choose a folder on a file system with hard links");
+  }
+  steps.remove(to);
+  steps.remove(from);
+}
+
+}  // namespace
+
+void replace_file(FileSystem& files, const std::string& folder, const Replacement& replacement,
+                  const std::function<void(const Sink&)>& write) {
+  const UniqueFd opened = open_folder(files, folder);
+  replace({files, folder, opened.get()}, replacement, write);
+}
+
+Folder::Folder(std::string path, FileSystem& files)
+    : path_(std::move(path)), files_(files), folder_(open_folder(files_, path_)) {
+  struct stat status{};
+  if (::fstat(folder_.get(), &status) != 0) {
+    throw_errno("looking at the folder of checkpoints '" + path_ + "'");
+  }
+  if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
+    throw IoError("the folder of checkpoints '" + path_ +
+                  "' can be written by everyone, who could replace them; chmod o-w it");
+  }
+  if (files_.lock(folder_.get()) != 0) {
+    if (errno == EWOULDBLOCK) {
+      throw IoError("the folder of checkpoints '" + path_ +
+                    "' is in use by another writer; one rank saves, and a second run needs a "
+                    "folder of its own");
+    }
+    throw_errno("locking the folder of checkpoints '" + path_ + "'");
+  }
+  const Place place{files_, path_, folder_.get()};
+  for (const char* name : kNames) {
+    Steps(place, name).remove(temporary(name));
+  }
+  check_links(place);
+}
+
+// A process that was forked meanwhile has the descriptor, too, and would keep the lock.
+Folder::~Folder() { files_.unlock(folder_.get()); }
+
+void Folder::save(const Value& root, const SaveOptions& options) {
+  replace({files_, path_, folder_.get()}, {"last.pt", "prev.pt", options.best ? "best.pt" : ""},
+          [&](const Sink& sink) { write_pt(root, sink); });
+}
+
+Loaded load_newest(const std::string& folder) {
+  const std::string last = folder + "/last.pt";
+  const std::string previous = folder + "/prev.pt";
+  SoundDocument newest = read_if_sound(last);
+  if (newest.document) {
+    return {std::move(*newest.document), last, ""};
+  }
+  SoundDocument older = read_if_sound(previous);
+  if (older.document) {
+    return {std::move(*older.document), previous, newest.reason};
+  }
+  throw IoError("no checkpoint in '" + folder + "' can be used. " + newest.reason + ". " +
+                older.reason);
+}
+
+}  // namespace lockstep::checkpoint

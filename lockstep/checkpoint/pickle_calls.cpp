@@ -1,0 +1,253 @@
+#include "lockstep/checkpoint/pickle_calls.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace lockstep::checkpoint {
+namespace {
+
+constexpr std::size_t kMostDimensions = 64;
+
+using Arguments = std::vector<NodeId>;
+
+// None, or an empty dictionary.
+bool is_nothing(const Nodes& nodes, NodeId id) {
+  const Node& node = nodes[id];
+  return node.kind == NodeKind::kPlain ? node.plain.is_none()
+                                       : node.kind == NodeKind::kDict && node.items.empty();
+}
+
+NodeId rebuild_tensor(Nodes& nodes, const Arguments& arguments, bool typed, const Cursor& cursor) {
+  const std::size_t least = typed ? 7 : 6;
+  if (arguments.size() < least || arguments.size() > least + 1 ||
+      nodes[arguments[0]].kind != NodeKind::kStorage) {
+    cursor.fail("has a tensor without a storage, or with too few or too many parts");
+  }
+  const Node& storage = nodes[arguments[0]];
+  const auto* offset = nodes.get_if<std::int64_t>(arguments[1]);
+  auto sizes = nodes.numbers(arguments[2]);
+  auto strides = nodes.numbers(arguments[3]);
+  const auto* requires_grad = nodes.get_if<bool>(arguments[4]);
+  auto dtype = storage.dtype;
+  if (typed) {
+    const Node& type = nodes[arguments[6]];
+    dtype = type.kind == NodeKind::kSymbol && type.symbol->symbol == Symbol::kDType
+                ? type.symbol->dtype
+                : std::nullopt;
+  }
+  if (offset == nullptr || !sizes || !strides || requires_grad == nullptr || !dtype ||
+      typed == storage.dtype.has_value() || sizes->size() > kMostDimensions) {
+    cursor.fail("has a tensor whose offset, sizes, strides or type are none");
+  }
+  // Torch notes here that the bytes are to be conjugated or negated when they are used.
+  if (arguments.size() > least && !is_nothing(nodes, arguments[least])) {
+    cursor.fail(
+        "has a tensor that is a lazy conjugate or negative; save tensor.resolve_conj() and "
+        "tensor.resolve_neg()");
+  }
+  Tensor tensor{*dtype,  std::move(*sizes), std::move(*strides),
+                *offset, *requires_grad,    storage.storage};
+  const std::string fault = extent_fault(tensor);
+  if (!fault.empty()) {
+    cursor.fail("has a tensor that " + fault);
+  }
+  return nodes.add(Value(std::move(tensor)));
+}
+
+NodeId rebuild_parameter(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* data = arguments.empty() ? nullptr : nodes.get_if<Tensor>(arguments[0]);
+  const auto* requires_grad = arguments.size() < 2 ? nullptr : nodes.get_if<bool>(arguments[1]);
+  if (data == nullptr || requires_grad == nullptr) {
+    cursor.fail("has a parameter that is no tensor");
+  }
+  Tensor tensor = *data;
+  tensor.requires_grad = *requires_grad;
+  return nodes.add(Value(std::move(tensor)));
+}
+
+// Text whose characters are bytes: UTF-8 of two bytes at most each.
+NodeId encode(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* text = arguments.size() == 2 ? nodes.get_if<std::string>(arguments[0]) : nullptr;
+  const auto* encoding = arguments.size() == 2 ? nodes.get_if<std::string>(arguments[1]) : nullptr;
+  if (text == nullptr || encoding == nullptr || *encoding != "latin1") {
+    cursor.fail("encodes something else than text as latin1");
+  }
+  Bytes bytes;
+  for (std::size_t i = 0; i < text->size(); ++i) {
+    const auto byte = static_cast<unsigned char>((*text)[i]);
+    if (byte < 0x80) {
+      bytes.content += static_cast<char>(byte);
+      continue;
+    }
+    const auto next = i + 1 < text->size() ? static_cast<unsigned char>((*text)[i + 1]) : 0;
+    if ((byte != 0xC2 && byte != 0xC3) || (next & 0xC0) != 0x80) {
+      cursor.fail("encodes a character that is not in latin1");
+    }
+    bytes.content += static_cast<char>(((byte & 3) << 6) | (next & 0x3F));
+    ++i;
+  }
+  return nodes.add(Value(std::move(bytes)));
+}
+
+NodeId device(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* type = arguments.empty() ? nullptr : nodes.get_if<std::string>(arguments[0]);
+  const auto* index = arguments.size() != 2 ? nullptr : nodes.get_if<std::int64_t>(arguments[1]);
+  if (type == nullptr || arguments.size() > 2 || (arguments.size() == 2 && index == nullptr)) {
+    cursor.fail("has a device without a name");
+  }
+  return nodes.add(
+      Value(Other{"torch.device", *type + (index == nullptr ? "" : ":" + std::to_string(*index))}));
+}
+
+NodeId complex_number(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* real = arguments.size() == 2 ? nodes.get_if<double>(arguments[0]) : nullptr;
+  const auto* imaginary = arguments.size() == 2 ? nodes.get_if<double>(arguments[1]) : nullptr;
+  if (real == nullptr || imaginary == nullptr) {
+    cursor.fail("has a complex number without two parts");
+  }
+  return nodes.add(
+      Value(Other{"complex", std::to_string(*real) + " + " + std::to_string(*imaginary) + "j"}));
+}
+
+NodeId numpy_type(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* code = arguments.empty() ? nullptr : nodes.get_if<std::string>(arguments[0]);
+  constexpr std::pair<std::string_view, DType> kTypes[] = {{"f8", DType::kFloat64},
+                                                           {"f4", DType::kFloat32},
+                                                           {"i8", DType::kInt64},
+                                                           {"i4", DType::kInt32},
+                                                           {"b1", DType::kBool}};
+  const auto* found =
+      code == nullptr
+          ? std::end(kTypes)
+          : std::ranges::find(kTypes, *code, [](const auto& type) { return type.first; });
+  if (found == std::end(kTypes)) {
+    cursor.fail("has a number of numpy of a type that is not read: save Python's int or float");
+  }
+  Node node;
+  node.kind = NodeKind::kNumpyType;
+  node.dtype = found->second;
+  return nodes.add(std::move(node));
+}
+
+template <class T>
+T number_from(const std::string& bytes) {
+  T number;
+  std::memcpy(&number, bytes.data(), sizeof number);
+  return number;
+}
+
+NodeId numpy_scalar(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* bytes = arguments.size() == 2 ? nodes.get_if<Bytes>(arguments[1]) : nullptr;
+  if (bytes == nullptr || nodes[arguments[0]].kind != NodeKind::kNumpyType ||
+      bytes->content.size() != info(*nodes[arguments[0]].dtype).bytes) {
+    cursor.fail("has a number of numpy without its type or bytes");
+  }
+  switch (*nodes[arguments[0]].dtype) {
+    case DType::kFloat64:
+      return nodes.add(Value(number_from<double>(bytes->content)));
+    case DType::kFloat32:
+      return nodes.add(Value(static_cast<double>(number_from<float>(bytes->content))));
+    case DType::kInt64:
+      return nodes.add(Value(number_from<std::int64_t>(bytes->content)));
+    case DType::kInt32:
+      return nodes.add(Value(std::int64_t{number_from<std::int32_t>(bytes->content)}));
+    default:
+      return nodes.add(Value(bytes->content[0] != 0));
+  }
+}
+
+// OrderedDict(), Counter({...}), set([...]), Size((...)), bytearray(b"..."): of nothing, or of one
+// value that has the same items.
+NodeId convert(Nodes& nodes, const Arguments& arguments, NodeKind from, NodeKind to,
+               const Cursor& cursor) {
+  if (arguments.empty()) {
+    return nodes.add(to);
+  }
+  if (arguments.size() != 1 || nodes[arguments[0]].kind != from) {
+    cursor.fail("makes a dictionary, set, size or tuple of something else");
+  }
+  return nodes.add(to, nodes[arguments[0]].items);
+}
+
+NodeId byte_array(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  if (arguments.empty()) {
+    return nodes.add(Value(Bytes{}));
+  }
+  const auto* bytes = arguments.size() == 1 ? nodes.get_if<Bytes>(arguments[0]) : nullptr;
+  if (bytes == nullptr) {
+    cursor.fail("makes a bytearray of something else than bytes");
+  }
+  return nodes.add(Value(Bytes(*bytes)));
+}
+
+}  // namespace
+
+NodeId call(Nodes& nodes, NodeId function, NodeId arguments, const Cursor& cursor) {
+  if (nodes[function].kind != NodeKind::kSymbol || nodes[arguments].kind != NodeKind::kTuple) {
+    cursor.fail("calls something that is no known function, or without a tuple");
+  }
+  const Arguments items = nodes[arguments].items;
+  switch (nodes[function].symbol->symbol) {
+    case Symbol::kOrderedDict:
+    case Symbol::kCounter:
+      return convert(nodes, items, NodeKind::kDict, NodeKind::kDict, cursor);
+    case Symbol::kSet:
+      return convert(nodes, items, NodeKind::kList, NodeKind::kList, cursor);
+    case Symbol::kSize:
+      return convert(nodes, items, NodeKind::kTuple, NodeKind::kTuple, cursor);
+    case Symbol::kByteArray:
+      return byte_array(nodes, items, cursor);
+    case Symbol::kComplex:
+      return complex_number(nodes, items, cursor);
+    case Symbol::kEncode:
+      return encode(nodes, items, cursor);
+    case Symbol::kDevice:
+      return device(nodes, items, cursor);
+    case Symbol::kRebuildTensor:
+      return rebuild_tensor(nodes, items, /*typed=*/false, cursor);
+    case Symbol::kRebuildTypedTensor:
+      return rebuild_tensor(nodes, items, /*typed=*/true, cursor);
+    case Symbol::kRebuildParameter:
+      return rebuild_parameter(nodes, items, cursor);
+    case Symbol::kNumpyDType:
+      return numpy_type(nodes, items, cursor);
+    case Symbol::kNumpyScalar:
+      return numpy_scalar(nodes, items, cursor);
+    case Symbol::kNamespace:
+    case Symbol::kDType:
+    case Symbol::kStorage:
+      break;
+  }
+  cursor.fail("calls a class that cannot be called: a Namespace, a type or a storage");
+}
+
+NodeId make_object(Nodes& nodes, NodeId cls, NodeId arguments, const Cursor& cursor) {
+  if (nodes[cls].kind != NodeKind::kSymbol || nodes[cls].symbol->symbol != Symbol::kNamespace ||
+      nodes[arguments].kind != NodeKind::kTuple || !nodes[arguments].items.empty()) {
+    cursor.fail("makes an object of a class that is not argparse.Namespace");
+  }
+  const NodeId id = nodes.add(NodeKind::kDict);
+  nodes[id].is_object = true;
+  return id;
+}
+
+void set_state(Nodes& nodes, NodeId object, NodeId state, const Cursor& cursor) {
+  Node& node = nodes[object];
+  if (node.kind == NodeKind::kNumpyType && nodes[state].kind == NodeKind::kTuple &&
+      nodes[state].items.size() > 1) {
+    const auto* order = nodes.get_if<std::string>(nodes[state].items[1]);
+    if (order != nullptr && (*order == "<" || *order == "|")) {
+      return;
+    }
+    cursor.fail("has a number of numpy that is not little-endian");
+  }
+  if (node.kind != NodeKind::kDict || nodes[state].kind != NodeKind::kDict) {
+    cursor.fail("sets attributes of something that has none");
+  }
+  if (node.is_object) {
+    node.items = nodes[state].items;
+    nodes.charge(node.items.size() * sizeof(NodeId));
+  }
+}
+
+}  // namespace lockstep::checkpoint

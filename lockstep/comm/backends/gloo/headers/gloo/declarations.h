@@ -1,0 +1,45 @@
+// Just enough of Gloo's names to read c10d/ProcessGroupGloo.hpp.
+//
+// LibTorch contains Gloo but ships none of its headers. Nothing here is ever
+// constructed or derived from by us, so no layout or vtable of Gloo's is
+// emitted from these lines; only the order of Store's virtual functions and the
+// mangled names matter, and tests/comm/backends/gloo/backend_test.cpp shows that they
+// fit the LibTorch in use. Checked with torch 2.11 and 2.15.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace gloo {
+
+class Context {
+ public:
+  void setTimeout(std::chrono::milliseconds timeout);
+};
+
+namespace rendezvous {
+
+class Store {
+ public:
+  virtual ~Store();
+  virtual void set(const std::string& key, const std::vector<char>& data) = 0;
+  virtual std::vector<char> get(const std::string& key) = 0;
+  virtual void wait(const std::vector<std::string>& keys) = 0;
+  virtual void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds& timeout);
+};
+
+}  // namespace rendezvous
+
+namespace transport {
+
+class Device;
+class UnboundBuffer {
+ public:
+  virtual ~UnboundBuffer() = 0;
+};
+
+}  // namespace transport
+}  // namespace gloo

@@ -1,0 +1,89 @@
+#include "lockstep/comm/backends/support/monitored_barrier.h"
+
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::comm {
+namespace {
+
+// c10d's tags are ints: no message of a user can have these. Each barrier has its own two, so that
+// one which timed out leaves nothing to the next.
+struct Tags {
+  explicit Tags(std::uint64_t number) : arrived((std::uint64_t{1} << 48) + 2 * number) {}
+  std::uint64_t arrived;
+  std::uint64_t go_on = arrived + 1;
+};
+
+// What the list looked like when the time was over.
+struct RollCall {
+  std::vector<int> came;
+  std::vector<int> missing;
+  std::string why;  // Of the first that is missing.
+};
+
+RollCall call_roll(const MonitoredBarrier& barrier, const Tags& tags) {
+  RollCall roll;
+  const auto deadline = Deadline::in(barrier.timeout);
+  std::vector<MonitoredBarrier::Wait> waits{nullptr};  // By rank.
+  for (int rank = 1; rank < barrier.size; ++rank) {
+    waits.push_back(barrier.receive(rank, tags.arrived));
+  }
+  for (int rank = 1; rank < barrier.size; ++rank) {
+    try {
+      waits[static_cast<std::size_t>(rank)](deadline);
+      roll.came.push_back(rank);
+    } catch (const PeerError& error) {
+      roll.missing.push_back(rank);
+      if (roll.why.empty()) {
+        roll.why = error.what();
+      }
+      if (!barrier.wait_all_ranks) {
+        break;
+      }
+    }
+  }
+  return roll;
+}
+
+void report_to_rank_0(const MonitoredBarrier& barrier, const Tags& tags) {
+  barrier.send(0, tags.arrived);
+  try {
+    barrier.receive(0, tags.go_on)(Deadline::in(barrier.group_timeout));
+  } catch (const PeerError& error) {
+    throw PeerError("Rank " + std::to_string(barrier.rank) +
+                    " successfully reached monitoredBarrier, but received errors while waiting for "
+                    "send/recv from rank 0; see the log of rank 0 for who is missing [" +
+                    error.what() + "]");
+  }
+}
+
+}  // namespace
+
+void MonitoredBarrier::run() const {
+  const Tags tags(number);
+  if (rank != 0) {
+    report_to_rank_0(*this, tags);
+    return;
+  }
+  std::string verdict;
+  if (timeout <= std::chrono::milliseconds(0) && size > 1) {
+    verdict = "Rank 0 timed out in monitoredBarrier after " + to_text(timeout) +
+              ", before it looked for the others";
+  } else if (const auto roll = call_roll(*this, tags); !roll.missing.empty()) {
+    verdict =
+        std::string(roll.missing.size() == 1 ? "Rank " : "Ranks ") + join_numbers(roll.missing) +
+        " failed to pass monitoredBarrier in " + to_text(timeout) +
+        "; came: " + (roll.came.empty() ? "none" : join_numbers(roll.came)) + " [" + roll.why + "]";
+  }
+  if (!verdict.empty()) {
+    break_up(verdict);
+    throw PeerError(verdict);
+  }
+  for (int other = 1; other < size; ++other) {
+    send(other, tags.go_on);
+  }
+}
+
+}  // namespace lockstep::comm

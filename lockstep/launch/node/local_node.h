@@ -1,0 +1,62 @@
+// What happens on this node: starts the workers it is told to start, stops them when one fails,
+// when told to or when the user interrupts, and reports how it went.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/launch/node/worker_group.h"
+
+namespace lockstep::launch {
+
+struct NodeHooks {
+  std::function<void()> prepare;               // Before the first attempt; may throw.
+  std::function<void(const Message&)> report;  // Failed, Unable, Stopped, Done, Interrupted.
+  std::function<bool()> sweep;  // Kills whatever the workers left running; false: not all.
+};
+
+class LocalNode {
+ public:
+  // Everything referred to must outlive the node.
+  LocalNode(const Context& context, EventLoop& loop, Consoles& consoles, NodeHooks hooks);
+
+  // If a worker cannot be started, reports why and stops those that run.
+  void start(const Start& command);
+  void stop(const Stop& command);
+  // A handled signal reached the launcher: passes it to the workers, which get the shutdown time to
+  // end.
+  void interrupt(int signal);
+  // Passes on a signal that does not end the job: each worker gets it, and nothing else happens.
+  void pass_on(int signal);
+  void on_exits(const std::vector<ChildExit>& exits);
+  // To be called now and then while busy().
+  void on_time();
+  void update_watches();
+
+  // Whether something must happen at a certain time.
+  [[nodiscard]] bool busy() const {
+    return phase_ == Phase::kStopping || phase_ == Phase::kKilling;
+  }
+
+ private:
+  enum class Phase { kIdle, kRunning, kStopping, kKilling };
+
+  void begin_stop(int signal);
+  void finish_if_all_ended();
+  void finish();
+  void prepare_and_start();
+
+  const Context& context_;
+  EventLoop& loop_;
+  Consoles& consoles_;
+  NodeHooks hooks_;
+  Phase phase_ = Phase::kIdle;
+  int attempt_ = -1;
+  std::unique_ptr<WorkerGroup> workers_;
+  Deadline deadline_;               // For stopping, then for killing.
+  bool said_that_we_wait_ = false;  // And for how long, in this attempt.
+  std::string stuck_;               // What still lives of an attempt, if it could not be killed.
+};
+
+}  // namespace lockstep::launch

@@ -1,0 +1,60 @@
+// Signals as events: blocked in this process, read from a descriptor, unblocked in children.
+#pragma once
+
+#include <csignal>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/fd.h"
+
+namespace lockstep::launch {
+
+// While it lives, SIGCHLD, SIGUSR1, SIGUSR2 and `handled` are blocked and SIGPIPE is ignored in
+// this process. A hang-up that was ignored when we started (nohup) stays ignored, by us and by the
+// workers.
+class Signals {
+ public:
+  explicit Signals(const std::vector<int>& handled);
+  ~Signals();
+  Signals(const Signals&) = delete;
+  Signals& operator=(const Signals&) = delete;
+
+  // Ready to read when a signal has arrived.
+  [[nodiscard]] int fd() const { return fd_.get(); }
+  // The next signal that has arrived; nothing if there is none.
+  [[nodiscard]] std::optional<int> next() const;
+  // Whether this signal ends the job (`handled`), or is only passed to the workers.
+  [[nodiscard]] bool ends_job(int signal) const { return ::sigismember(&handled_, signal) == 1; }
+  // To be called in a child before it executes another program. Undoes what this object did, and
+  // gives the signals that end workers their default action.
+  void restore_in_child() const;
+
+ private:
+  sigset_t before_{};
+  sigset_t handled_{};
+  sigset_t watched_{};
+  struct sigaction pipe_before_{};
+  UniqueFd fd_;
+};
+
+// A signal to a whole control group reaches the supervisor and the agent, so the agent gets it
+// twice: directly and from the supervisor. It counts once.
+enum class SignalPath { kOwn, kSupervisor };
+
+class EchoFilter {
+ public:
+  // Whether this is a signal that came by the other path a moment ago.
+  bool is_echo(int signal, SignalPath path,
+               Deadline::Clock::time_point now = Deadline::Clock::now());
+
+ private:
+  struct Seen {
+    SignalPath path = SignalPath::kOwn;
+    Deadline::Clock::time_point at;
+  };
+  std::map<int, Seen> unmatched_;  // By signal.
+};
+
+}  // namespace lockstep::launch

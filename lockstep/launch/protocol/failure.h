@@ -1,0 +1,33 @@
+// How one worker failed. Reports are made of these, and nodes send them to each other.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::launch {
+
+struct Failure {
+  int rank = 0;
+  int local_rank = 0;
+  int node_rank = 0;
+  std::string host;
+  int pid = 0;
+  int exit_code = 0;  // Meaningful if signal is 0.
+  int signal = 0;
+  bool stopped_by_us = false;  // It obeyed (or was killed) after another one had failed.
+
+  // From its error file. The time is by the worker's clock, in seconds; 0 if it wrote none.
+  std::string message;
+  std::string traceback;
+  std::int64_t timestamp = 0;
+
+  std::string stderr_tail;  // The last lines it wrote.
+  std::string log_path;     // Empty: not kept.
+};
+
+// The code a shell would show: 128 + n for a signal.
+inline int shell_code(const Failure& failure) {
+  return failure.signal != 0 ? 128 + failure.signal : failure.exit_code;
+}
+
+}  // namespace lockstep::launch

@@ -1,0 +1,51 @@
+// Figures of a run for programs to read: metrics.jsonl, a line for each entry, and summary.csv, a
+// row for each epoch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "lockstep/log/log_file.h"
+
+namespace lockstep::log {
+
+using MetricValue = std::variant<std::int64_t, double, std::string>;
+// In the order in which they are written.
+using Metrics = std::vector<std::pair<std::string, MetricValue>>;
+
+// A JSON object on one line. Numbers are the shortest that read back as the same; JSON has none for
+// NaN and infinity, which are the strings "NaN", "Infinity" and "-Infinity" (as in protobuf's
+// JSON).
+std::string json_line(const Metrics& metrics);
+
+class MetricsFile {
+ public:
+  // Goes on behind the last whole line of a file that is there. Throws IoError if it cannot be
+  // opened, or another writer has it open; a disk that fails later costs lines, with one warning.
+  explicit MetricsFile(std::string path, OnWarning on_warning = warn_on_stderr);
+
+  void write(const Metrics& metrics) { file_.append(json_line(metrics)); }
+  void flush() { file_.flush(); }
+
+ private:
+  LogFile file_;
+};
+
+class SummaryCsv {
+ public:
+  // As MetricsFile. The header of a file that is there stays.
+  explicit SummaryCsv(std::string path, OnWarning on_warning = warn_on_stderr);
+
+  // The first row's names are the header. Throws UsageError if a later row has other names.
+  void write(const Metrics& row);
+  void flush() { file_.flush(); }
+
+ private:
+  LogFile file_;
+  std::string header_;
+};
+
+}  // namespace lockstep::log

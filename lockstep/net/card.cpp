@@ -1,0 +1,46 @@
+#include "lockstep/net/card.h"
+
+#include <sys/random.h>
+
+#include <charconv>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/fd.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::net {
+
+std::string Card::to_text() const {
+  return lockstep::to_text(endpoint) + " " + std::to_string(token);
+}
+
+Card Card::from_text(const std::string& text) {
+  const auto words = split(text, ' ');
+  Card card;
+  try {
+    if (words.size() != 2) {
+      throw UsageError("it has " + std::to_string(words.size()) + " words");
+    }
+    card.endpoint = parse_endpoint(words[0], "the address of a rank");
+    const char* end = words[1].data() + words[1].size();
+    const auto [rest, error] = std::from_chars(words[1].data(), end, card.token);
+    if (error != std::errc() || rest != end) {
+      throw UsageError("'" + words[1] + "' is no token");
+    }
+  } catch (const UsageError& error) {
+    throw PeerError("a rank says that messages reach it at '" + text +
+                    "', expected ADDRESS:PORT TOKEN (" + error.what() +
+                    "); do all ranks run the same version?");
+  }
+  return card;
+}
+
+std::uint64_t random_token() {
+  std::uint64_t token = 0;
+  if (::getrandom(&token, sizeof token, 0) != static_cast<ssize_t>(sizeof token)) {
+    throw_errno("getrandom for the token of a group");
+  }
+  return token;
+}
+
+}  // namespace lockstep::net

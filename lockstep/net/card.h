@@ -1,0 +1,24 @@
+// What a rank must know of another to reach it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/base/socket.h"
+
+namespace lockstep::net {
+
+struct Card {
+  Endpoint endpoint;
+  // Random, of this rank in this group: who does not know it is no rank of the group.
+  std::uint64_t token = 0;
+
+  [[nodiscard]] std::string to_text() const;
+  // Throws PeerError for text that is none.
+  static Card from_text(const std::string& text);
+};
+
+// 64 bits from the kernel. Throws IoError if it gives none.
+std::uint64_t random_token();
+
+}  // namespace lockstep::net

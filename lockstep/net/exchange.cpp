@@ -1,0 +1,241 @@
+#include "lockstep/net/exchange.h"
+
+#include <algorithm>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::net {
+namespace {
+
+using Kind = Frame::Kind;
+
+// A larger one waits at the sender until it is wanted: here it would take memory meanwhile.
+constexpr std::size_t kSmall = std::size_t{16} << 10;
+// Of one rank. What else it sends waits in the kernels and then at the sender.
+constexpr std::size_t kUnwanted = std::size_t{64} << 20;
+
+}  // namespace
+
+Exchange::Exchange(int rank, std::vector<Card> cards, Listener listener, Finish finish)
+    : rank_(rank),
+      finish_(std::move(finish)),
+      said_bye_(cards.size(), false),
+      peers_(rank, std::move(cards), std::move(listener),
+             {.begin = [this](int peer, const Frame& frame) { return begin(peer, frame); },
+              .end = [this](int peer, const Frame& frame) { end(peer, frame); },
+              .lost = [this](int peer) { lose(peer); },
+              .wants_to_read = [this](int peer) { return wants_to_read(peer); }}) {}
+
+// Not while messages of this rank that nobody asked for take 64 MiB here, unless this rank waits
+// for something of it, which may come behind them, or sends to it: it may read nothing before its
+// own sends have gone out. So a wait never depends on the limit. While one lasts there is none.
+bool Exchange::wants_to_read(int peer) const {
+  if (arrivals_.bytes_from(peer) < kUnwanted) {
+    return true;
+  }
+  const auto is_awaited = [&](const MessagePointer& message) {
+    return message->peer_ == peer || message->peer_ == kAnySource;
+  };
+  return std::any_of(receives_.begin(), receives_.end(), is_awaited) ||
+         std::any_of(sends_.begin(), sends_.end(), is_awaited) ||
+         std::any_of(taken_.begin(), taken_.end(),
+                     [&](const auto& one) { return one.first.first == peer; });
+}
+
+void Exchange::send(const MessagePointer& message) {
+  const int peer = message->peer_;
+  const auto& data = message->data_;
+  if (peer == rank_) {
+    arrive({peer,
+            {.kind = Kind::kMessage, .tag = message->tag_, .bytes = data.size()},
+            {data.begin(), data.end()}});
+    finish_(message, {});
+    return;
+  }
+  if (!peers_.connect(peer)) {
+    finish_(message, peers_.why_gone(peer));
+    return;
+  }
+  sends_.push_back(message);
+  message->id_ = next_id_++;
+  Frame frame{.kind = data.size() > kSmall ? Kind::kOffer : Kind::kMessage,
+              .tag = message->tag_,
+              .bytes = data.size(),
+              .id = message->id_};
+  if (frame.kind == Kind::kOffer) {
+    offered_[frame.id] = message;
+    peers_.post(peer, frame);
+  } else {
+    peers_.post(peer, frame, data, [this, message] { was_sent(message); });
+  }
+}
+
+// A send that fails. Who has taken the offer of it is told that the bytes do not come.
+void Exchange::take_back(const Message& message) {
+  const auto taken = peers_.take_back(message.peer_, [&](const Frame& frame) {
+    return frame.has_payload() && frame.id == message.id_;
+  });
+  if (!taken.empty() && taken.front().kind == Kind::kPayload) {
+    peers_.post(message.peer_, {.kind = Kind::kWithdrawn, .id = message.id_});
+  }
+}
+
+// What a rank sent before it ended or left is there for who asks.
+void Exchange::receive(const MessagePointer& message) {
+  if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
+    deliver(message, *arrival);
+    return;
+  }
+  receives_.push_back(message);
+  wait_for(message);
+}
+
+// Connected with whom it waits for, so that an end of that is noticed.
+void Exchange::wait_for(const MessagePointer& message) {
+  const auto is_it = [&](const Message& other) { return &other == message.get(); };
+  if (message->peer_ != kAnySource) {
+    if (message->peer_ != rank_ && !peers_.connect(message->peer_)) {
+      fail(receives_, peers_.why_gone(message->peer_), is_it);
+    }
+    return;
+  }
+  for (int peer = 0; peer < peers_.size(); ++peer) {
+    if (peer != rank_) {
+      peers_.connect(peer);
+    }
+  }
+  if (const auto why = why_nobody(); why.kind != Failure::Kind::kNone) {
+    fail(receives_, why, is_it);
+  }
+}
+
+void Exchange::arrive(Arrival arrival) {
+  const auto found =
+      std::find_if(receives_.begin(), receives_.end(), [&](const MessagePointer& message) {
+        return (message->peer_ == kAnySource || message->peer_ == arrival.from) &&
+               message->tag_ == arrival.frame.tag;
+      });
+  if (found == receives_.end()) {
+    if (!is_leaving_) {
+      arrivals_.add(std::move(arrival));
+    }
+    return;
+  }
+  const MessagePointer message = std::move(*found);
+  receives_.erase(found);
+  deliver(message, arrival);
+}
+
+// A receive and a message have met.
+void Exchange::deliver(const MessagePointer& message, const Arrival& arrival) {
+  message->from_ = arrival.from;
+  const Frame& frame = arrival.frame;
+  const bool is_right = message->data_.size() == frame.bytes;
+  if (frame.kind == Kind::kOffer) {
+    if (is_right) {
+      taken_[{arrival.from, frame.id}] = message;
+    }
+    peers_.post(arrival.from, {.kind = is_right ? Kind::kTake : Kind::kRefuse, .id = frame.id});
+  }
+  if (!is_right) {
+    finish_(message, {.kind = Failure::Kind::kSize,
+                      .words = "rank " + std::to_string(arrival.from) + " sent " +
+                               std::to_string(frame.bytes) + " bytes, this rank expected " +
+                               std::to_string(message->data_.size())});
+  } else if (frame.kind == Kind::kMessage) {
+    std::copy(arrival.bytes.begin(), arrival.bytes.end(), message->data_.begin());
+    finish_(message, {});
+  }
+}
+
+std::byte* Exchange::begin(int peer, const Frame& frame) {
+  if (frame.kind == Kind::kMessage) {
+    if (frame.bytes > kSmall) {
+      throw PeerError("it sent a small message of " + std::to_string(frame.bytes) + " bytes");
+    }
+    auto& bytes = reading_[peer];
+    bytes.resize(frame.bytes);
+    return bytes.data();
+  }
+  if (frame.kind == Kind::kPayload) {
+    const auto found = taken_.find({peer, frame.id});
+    if (found == taken_.end() || found->second->data_.size() != frame.bytes) {
+      throw PeerError("it sent " + std::to_string(frame.bytes) + " bytes that nobody took");
+    }
+    return found->second->is_done() ? nullptr : found->second->data_.data();
+  }
+  return nullptr;
+}
+
+void Exchange::end(int peer, const Frame& frame) {
+  switch (frame.kind) {
+    case Kind::kMessage:
+      arrive({peer, frame, std::exchange(reading_[peer], {})});
+      break;
+    case Kind::kOffer:
+      arrive({peer, frame, {}});
+      break;
+    case Kind::kTake:
+    case Kind::kRefuse:
+      answer(peer, frame);
+      break;
+    case Kind::kPayload:
+      if (const auto node = taken_.extract({peer, frame.id}); !node.empty()) {
+        finish_(node.mapped(), {});
+      }
+      break;
+    case Kind::kWithdrawn:
+      withdraw(peer, frame);
+      break;
+    default:  // Peers' own.
+      break;
+  }
+}
+
+// To an offer. Each has a number of its own, so an answer to one that was given up is known.
+void Exchange::answer(int peer, const Frame& frame) {
+  const auto offer = offered_.find(frame.id);
+  if (offer == offered_.end() || offer->second->peer_ != peer) {
+    if (frame.kind == Kind::kTake) {
+      peers_.post(peer, {.kind = Kind::kWithdrawn, .id = frame.id});
+    }
+    return;
+  }
+  const MessagePointer message = offer->second;
+  offered_.erase(offer);
+  if (frame.kind == Kind::kRefuse) {
+    was_sent(message);  // The error is the receiver's.
+    return;
+  }
+  peers_.post(peer, {.kind = Kind::kPayload, .bytes = message->data_.size(), .id = frame.id},
+              message->data_, [this, message] { was_sent(message); });
+}
+
+// The sender had given it up.
+void Exchange::withdraw(int peer, const Frame& frame) {
+  const auto node = taken_.extract({peer, frame.id});
+  if (node.empty() || node.mapped()->is_done()) {
+    return;
+  }
+  receive_again(node.mapped());
+}
+
+void Exchange::receive_again(const MessagePointer& message) {
+  message->from_ = -1;
+  if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
+    deliver(message, *arrival);
+  } else {
+    receives_.push_front(message);
+    wait_for(message);  // Those it could come from may be gone by now.
+  }
+}
+
+void Exchange::was_sent(const MessagePointer& message) {
+  const auto found = std::find(sends_.begin(), sends_.end(), message);
+  if (found != sends_.end()) {
+    sends_.erase(found);
+    finish_(message, {});
+  }
+}
+
+}  // namespace lockstep::net

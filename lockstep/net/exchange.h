@@ -1,0 +1,88 @@
+// Which message belongs to which receive.
+//
+// A small message is sent at once and kept by the receiver until it is wanted; of a large one the
+// receiver gets an offer, and the bytes when it has taken that.
+#pragma once
+
+#include <list>
+#include <map>
+#include <utility>
+
+#include "lockstep/net/arrivals.h"
+#include "lockstep/net/message.h"
+#include "lockstep/net/peers.h"
+
+namespace lockstep::net {
+
+// For one thread.
+class Exchange {
+ public:
+  // Called for each message; with kNone if it was delivered. A message that was given up may be
+  // finished again: then it is not news.
+  using Finish = std::function<void(const MessagePointer&, const Failure& failure)>;
+  Exchange(int rank, std::vector<Card> cards, Listener listener, Finish finish);
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  void send(const MessagePointer& message);
+  void receive(const MessagePointer& message);
+  // It fails, if it is not done; what comes for it later is for the next, unless it is on its way.
+  // From then on its memory is neither read nor written.
+  void give_up(const MessagePointer& message, const Failure& failure);
+  void give_up_all(const Failure& failure);
+
+  // For its turns.
+  [[nodiscard]] Peers& peers() { return peers_; }
+
+  // Receives fail; sends go on.
+  void leave(const Failure& failure);
+  void give_up_sends(const Failure& failure);
+  // After leave(), in each turn: to those for whom there is nothing left.
+  void say_goodbyes();
+
+ private:
+  [[nodiscard]] bool wants_to_read(int peer) const;
+  [[nodiscard]] Failure why_nobody() const;
+  void wait_for(const MessagePointer& message);
+  // What it had taken does not come: it is before all others again.
+  void receive_again(const MessagePointer& message);
+  std::byte* begin(int peer, const Frame& frame);
+  void end(int peer, const Frame& frame);
+  void answer(int peer, const Frame& frame);
+  void withdraw(int peer, const Frame& frame);
+  void was_sent(const MessagePointer& message);
+  void take_back(const Message& message);
+  void arrive(Arrival arrival);
+  void deliver(const MessagePointer& message, const Arrival& arrival);
+  void lose(int peer);
+  // Those of a list for which the condition holds fail.
+  template <class Condition>
+  void fail(std::list<MessagePointer>& list, const Failure& failure, Condition condition);
+
+  int rank_;
+  Finish finish_;
+  std::map<int, std::vector<std::byte>> reading_;  // Small messages, while they come.
+  std::list<MessagePointer> sends_;                // Not done.
+  std::list<MessagePointer> receives_;             // Not matched.
+  Arrivals arrivals_;
+  std::map<std::uint64_t, MessagePointer> offered_;
+  std::map<std::pair<int, std::uint64_t>, MessagePointer> taken_;
+  std::uint64_t next_id_ = 1;
+  bool is_leaving_ = false;
+  std::vector<bool> said_bye_;
+  Peers peers_;  // Last: its connections send and receive what the others own.
+};
+
+template <class Condition>
+void Exchange::fail(std::list<MessagePointer>& list, const Failure& failure, Condition condition) {
+  for (auto one = list.begin(); one != list.end();) {
+    const MessagePointer message = *one;
+    const bool fails = condition(*message);
+    one = fails ? list.erase(one) : std::next(one);
+    if (fails) {
+      finish_(message, failure);
+    }
+  }
+}
+
+}  // namespace lockstep::net

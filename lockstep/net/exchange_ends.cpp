@@ -1,0 +1,120 @@
+// What becomes of messages when another rank ends or leaves, or this one does.
+#include <algorithm>
+
+#include "lockstep/net/exchange.h"
+
+namespace lockstep::net {
+
+namespace {
+
+using Kind = Frame::Kind;
+
+}  // namespace
+
+// Why a message of anyone cannot come: a rank died, or all others have left. kNone if it can.
+Failure Exchange::why_nobody() const {
+  Failure why;
+  bool is_anybody_there = false;
+  for (int peer = 0; peer < peers_.size(); ++peer) {
+    const Failure& gone = peers_.why_gone(peer);
+    if (gone.kind == Failure::Kind::kDied) {
+      return gone;
+    }
+    if (gone.kind == Failure::Kind::kNone) {
+      is_anybody_there = is_anybody_there || peer != rank_;
+    } else {
+      why = gone;
+    }
+  }
+  return is_anybody_there ? Failure() : why;
+}
+
+// Nothing comes from it any more, nor does anything reach it. Whoever waits for anyone goes on
+// waiting if it has left in order.
+void Exchange::lose(int peer) {
+  const Failure& failure = peers_.why_gone(peer);
+  fail(sends_, failure, [&](const Message& message) { return message.peer_ == peer; });
+  fail(receives_, failure, [&](const Message& message) { return message.peer_ == peer; });
+  if (const auto nobody_can_send = why_nobody(); nobody_can_send.kind != Failure::Kind::kNone) {
+    fail(receives_, nobody_can_send,
+         [](const Message& message) { return message.peer_ == kAnySource; });
+  }
+  std::erase_if(offered_, [&](const auto& one) { return one.second->peer_ == peer; });
+  arrivals_.drop_offers(peer);
+  reading_.erase(peer);
+  std::vector<MessagePointer> taken;
+  std::erase_if(taken_, [&](const auto& one) {
+    const bool is_lost = one.first.first == peer;
+    if (is_lost) {
+      taken.push_back(one.second);
+    }
+    return is_lost;
+  });
+  for (const auto& message : taken) {
+    if (message->peer_ == kAnySource && !message->is_done() && !is_leaving_) {
+      receive_again(message);  // Another rank may send it one.
+    } else {
+      finish_(message, failure);
+    }
+  }
+}
+
+void Exchange::give_up(const MessagePointer& message, const Failure& failure) {
+  const auto is_it = [&](const Message& other) { return &other == message.get(); };
+  if (message->is_send_ && message->peer_ != rank_) {
+    take_back(*message);
+  }
+  fail(sends_, failure, is_it);
+  fail(receives_, failure, is_it);
+  std::erase_if(offered_, [&](const auto& one) { return one.second == message; });
+  const bool is_coming = std::any_of(taken_.begin(), taken_.end(),
+                                     [&](const auto& one) { return one.second == message; });
+  if (is_coming) {
+    finish_(message, failure);  // It comes all the same, and is thrown away.
+  }
+}
+
+void Exchange::give_up_all(const Failure& failure) {
+  const auto any = [](const Message&) { return true; };
+  peers_.close_all(failure);
+  fail(sends_, failure, any);
+  fail(receives_, failure, any);
+  for (const auto& [key, message] : taken_) {
+    finish_(message, failure);
+  }
+  taken_.clear();
+  offered_.clear();
+  reading_.clear();
+}
+
+void Exchange::leave(const Failure& failure) {
+  is_leaving_ = true;
+  fail(receives_, failure, [](const Message&) { return true; });
+  for (const auto& [key, message] : taken_) {
+    finish_(message, failure);  // It may come all the same, and is thrown away.
+  }
+  peers_.leave();
+}
+
+void Exchange::give_up_sends(const Failure& failure) {
+  for (int peer = 0; peer < peers_.size(); ++peer) {
+    peers_.take_back(
+        peer, [](const Frame& frame) { return frame.has_payload() || frame.kind == Kind::kOffer; });
+  }
+  fail(sends_, failure, [](const Message&) { return true; });
+  offered_.clear();
+}
+
+void Exchange::say_goodbyes() {
+  for (int peer = 0; peer < peers_.size(); ++peer) {
+    const auto at = static_cast<std::size_t>(peer);
+    const bool has_more = std::any_of(sends_.begin(), sends_.end(),
+                                      [&](const auto& message) { return message->peer_ == peer; });
+    if (!said_bye_[at] && !has_more) {
+      said_bye_[at] = true;
+      peers_.say_bye(peer);
+    }
+  }
+}
+
+}  // namespace lockstep::net

@@ -1,0 +1,79 @@
+// Messages from one rank to another, with tags, over TCP.
+//
+// Two ranks are connected when one of them first sends to the other or waits for a message of it;
+// what was posted before that is sent then. A small message is sent at once, a large one when it is
+// wanted. A rank reads no more of one whose messages that nobody asked for take 64 MiB, until it
+// asks for one, waits for something of it or sends to it: then a small send, too, is done only
+// later. While it waits or sends, what comes of that rank has no limit. Receives
+// of one source and tag get the messages in the order in which they were sent, and are served in
+// the order in which they were posted.
+//
+// A send that is done without an error arrives also if its rank leaves in order afterwards, unless
+// the receiver reads nothing for a second then and sends something to the rank that has left.
+#pragma once
+
+#include <optional>
+
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/fork_guard.h"
+#include "lockstep/net/message.h"
+#include "lockstep/net/network_thread.h"
+
+namespace lockstep::net {
+
+// Thread-safe. In a fork of the process that made it every call throws UsageError; its destructor
+// closes nothing and ends nothing there. The fork has the sockets until it ends or calls exec():
+// while it lives, the others do not notice that its parent was killed.
+class Mailbox {
+ public:
+  using Close = net::Close;
+
+  // Listens at this numeric address of this machine. Throws UsageError if it is none.
+  Mailbox(int rank, const std::string& address);
+  // stop()
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  // What the other ranks have to know.
+  [[nodiscard]] const std::string& card() const { return card_; }
+  // Once, before the first message: all ranks' cards. Throws PeerError for text that is none.
+  void open(const std::vector<std::string>& cards);
+
+  // They do not block. `owner` keeps what `data` points to, which is the caller's own again when
+  // the message is done, also with an error: then it is neither read nor written any more.
+  MessagePointer send(int to, std::uint64_t tag, std::span<const std::byte> data,
+                      std::shared_ptr<const void> owner);
+  MessagePointer receive(int from, std::uint64_t tag, std::span<std::byte> data,
+                         std::shared_ptr<const void> owner);
+
+  // False at the deadline, and it goes on.
+  bool wait_until(const Message& message, Deadline deadline);
+  // Calls `tell` once when it is done, in a thread for that alone: it may wait for other messages,
+  // but not for another `tell`. What it throws is lost. At the deadline the message fails.
+  void when_done(MessagePointer message, Deadline deadline, std::function<void()> tell);
+
+  // Ends all connections; whoever waits here gets an error with this reason, and peers one that
+  // names this rank. The first reason stays. Politely it returns at once; else all messages are
+  // done when it returns, within moments.
+  void close(const std::string& reason, Close how);
+  // close() politely; returns when all messages are done and whoever had to be told has been. May
+  // be called by a `tell`; then it tells the rest itself.
+  void stop();
+
+  // So many ranks are connected with this one.
+  [[nodiscard]] std::size_t connections() const;
+
+ private:
+  void require_owner() const;
+  MessagePointer post(std::shared_ptr<Message> message);
+
+  ForkGuard fork_guard_;
+  const int rank_;
+  Listener listener_;  // Until open().
+  std::string card_;
+  std::unique_ptr<CallbackThread> callbacks_;
+  std::unique_ptr<NetworkThread> network_;
+};
+
+}  // namespace lockstep::net

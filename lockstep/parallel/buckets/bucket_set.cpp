@@ -1,0 +1,106 @@
+#include "lockstep/parallel/buckets/bucket_set.h"
+
+#include <algorithm>
+
+#include "lockstep/parallel/autograd/gradient_hooks.h"
+
+namespace lockstep::parallel {
+
+BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
+                     const Options& options)
+    : parameters_(parameters), communication_(communication), options_(options) {
+  const auto place = [weak = std::weak_ptr(contents_)](std::size_t parameter) {
+    const auto contents = weak.lock();
+    if (!contents) {
+      return GradientPlacement::Memory{};
+    }
+    const Place found = contents->places[parameter];
+    return contents->buckets[found.bucket].memory_for(found.index);
+  };
+  placement_ = std::make_shared<GradientPlacement>(
+      bytes_to_place(),
+      GradientPlacement::Callbacks{.place = place, .current_pass = current_backward});
+}
+
+// Only if one thread computes all gradients and runs all hooks, as on the CPU, because nothing is
+// locked meanwhile.
+std::vector<std::size_t> BucketSet::bytes_to_place() const {
+  const bool possible =
+      options_.allocate_in_buckets && options_.mode == GradientBucket::Mode::kViews &&
+      std::all_of(parameters_.begin(), parameters_.end(),
+                  [](const Parameter& parameter) { return parameter.tensor.is_cpu(); });
+  std::vector<std::size_t> bytes;
+  for (const auto& parameter : parameters_) {
+    const bool wanted =
+        possible && !parameter.sparse && communication_.multiplies(parameter.tensor);
+    bytes.push_back(wanted ? parameter.tensor.nbytes() : 0);
+  }
+  return bytes;
+}
+
+void BucketSet::build(const std::vector<Bucket>& plan) {
+  std::vector<GradientBucket> made;
+  std::vector<Place> places(parameters_.size());
+  for (const auto& bucket : plan) {
+    for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
+      places[bucket.parameters[i]] = {made.size(), i};
+    }
+    const auto& first = parameters_[bucket.parameters.front()];
+    const bool in_sum = !first.sparse && communication_.multiplies(first.tensor);
+    made.emplace_back(
+        bucket, parameters_, options_.mode,
+        [this](std::int64_t elements, at::TensorOptions options) {
+          return communication_.allocate(elements, options);
+        },
+        in_sum ? GradientBucket::Division::kInSum : GradientBucket::Division::kBefore);
+  }
+  *contents_ = {.buckets = std::move(made), .places = std::move(places)};
+}
+
+void BucketSet::begin_step() {
+  copied_ = 0;
+  moved_ = 0;
+  for (auto& bucket : contents_->buckets) {
+    bucket.begin();
+  }
+}
+
+void BucketSet::begin_backward() {
+  for (auto& bucket : contents_->buckets) {
+    const auto move = bucket.leave_kept_memory();
+    copied_ += move.copied;
+    moved_ += move.moved ? 1 : 0;
+  }
+  GradientPlacement::begin(placement_);
+}
+
+void BucketSet::gradient_made(std::size_t parameter, const at::Tensor& made) {
+  placement_->gradient_made(parameter, parameters_[parameter].tensor.grad());
+  const Place place = contents_->places[parameter];
+  if (contents_->buckets[place.bucket].is_kept_by_others(place.index, made)) {
+    move_out(parameter);
+  }
+}
+
+std::size_t BucketSet::put(std::size_t parameter) {
+  const Place place = contents_->places[parameter];
+  auto& bucket = contents_->buckets[place.bucket];
+  if (bucket.is_used_by_another(place.index)) {
+    move_out(parameter);
+  }
+  copied_ += bucket.put(place.index, communication_.ranks());
+  return place.bucket;
+}
+
+// A guess was wrong, or was right but useless. The same would happen to its neighbours: whoever
+// keeps one gradient keeps all of them, and each keeps a whole bucket.
+void BucketSet::move_out(std::size_t parameter) {
+  auto& bucket = contents_->buckets[contents_->places[parameter].bucket];
+  copied_ += bucket.move_out();
+  ++moved_;
+  for (const std::size_t neighbour : bucket.parameters()) {
+    placement_->avoid(neighbour);
+  }
+}
+
+}  // namespace lockstep::parallel

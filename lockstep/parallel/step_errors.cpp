@@ -1,0 +1,126 @@
+#include "lockstep/parallel/step_errors.h"
+
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/rendezvous/store_post.h"
+
+namespace lockstep::parallel {
+namespace {
+
+// The store must not take long when an error is already known.
+constexpr std::chrono::seconds kVerdictPatience{2};
+
+std::string name_of(const Progress& now) {
+  const auto step = std::to_string(now.step);
+  switch (now.phase) {
+    case Phase::kForward:
+      return "forward of step " + step;
+    case Phase::kBackward:
+      return "backward of step " + step;
+    case Phase::kBetweenSteps:
+      return "after step " + step;
+    case Phase::kUnknown:
+      break;
+  }
+  return "not yet trained,";
+}
+
+}  // namespace
+
+StepErrors::StepErrors(const Group& group, std::string key) : group_(group), key_(std::move(key)) {}
+
+StepErrors::~StepErrors() {
+  if (!lost_a_peer_ && std::uncaught_exceptions() == 0) {
+    leave_for_others("ended", std::to_string(now_.step));
+  }
+}
+
+void StepErrors::enter(Phase phase, std::uint64_t step) {
+  now_ = {.phase = phase, .step = step};
+  group_.report(now_);
+  if (phase == Phase::kBetweenSteps && std::exchange(failed_, false)) {
+    leave_for_others("failed", "");  // The program went on, and well.
+  }
+}
+
+std::string StepErrors::what() const {
+  return "DistributedDataParallel, " + name_of(now_) + " on rank " + std::to_string(group_.rank()) +
+         " of " + std::to_string(group_.size());
+}
+
+void StepErrors::explain() {
+  try {
+    try {
+      throw;
+    } catch (const c10::OutOfMemoryError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception&) {
+      comm::rethrow_as_peer_error(what());
+    }
+  } catch (const PeerError& error) {
+    lost_a_peer_ = true;
+    throw PeerError(with_place(error.what()) + left_by_others());
+  } catch (const UsageError& error) {
+    fail(with_place(error.what()));
+    throw UsageError(with_place(error.what()));
+  } catch (const std::exception& error) {
+    fail(error.what());
+    throw;
+  }
+}
+
+std::string StepErrors::with_place(const std::string& text) const {
+  return text.starts_with("DistributedDataParallel") ? text : what() + ": " + text;
+}
+
+void StepErrors::fail(const std::string& reason) noexcept {
+  failed_ = true;
+  leave_for_others("failed", reason);
+}
+
+void StepErrors::leave_for_others(const std::string& kind, const std::string& text) noexcept {
+  if (!group_.is_distributed()) {
+    return;
+  }
+  try {
+    const auto store = group_.store();
+    const c10d::StoreTimeoutGuard brief(*store, kVerdictPatience);
+    comm::post(*store, key_ + "/" + kind + "/" + std::to_string(group_.rank()), text);
+  } catch (const std::exception&) {  // The store, or the group, is gone: nobody can read it.
+  }
+}
+
+std::string StepErrors::left_by_others() noexcept {
+  std::string text;
+  try {
+    const auto store = group_.store();
+    const c10d::StoreTimeoutGuard brief(*store, kVerdictPatience);
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      const auto number = std::to_string(rank);
+      const auto ended = key_ + "/ended/" + number;
+      const auto failed = key_ + "/failed/" + number;
+      if (rank == group_.rank()) {
+        continue;
+      }
+      const auto reason = store->check({failed}) ? store->get_to_str(failed) : "";
+      if (!reason.empty()) {
+        text += "; rank " + number + " had failed: " + reason;
+      } else if (store->check({ended})) {
+        const auto steps = store->get_to_str(ended);
+        text += "; rank " + number + " ended after " + steps + " steps";
+        if (steps != std::to_string(now_.step)) {
+          text += ", this rank is in its step " + std::to_string(now_.step) +
+                  ": give every rank the same number of batches (DistributedSampler pads or drops)";
+        }
+      }
+    }
+  } catch (const std::exception&) {  // The store is gone as well.
+  }
+  return text;
+}
+
+}  // namespace lockstep::parallel

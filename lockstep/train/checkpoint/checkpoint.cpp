@@ -1,0 +1,212 @@
+#include "lockstep/train/checkpoint/checkpoint.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <mutex>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/checkpoint/read.h"
+#include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/data/workers/recycled_memory.h"
+#include "lockstep/train/checkpoint/key_reader.h"
+#include "lockstep/train/checkpoint/optimizer_value.h"
+#include "lockstep/train/checkpoint/tensor_value.h"
+
+namespace lockstep {
+namespace {
+
+using checkpoint::Dict;
+using checkpoint::Entry;
+using checkpoint::List;
+using checkpoint::Value;
+
+Value state_value(const StateDict& state, const TakeTensor& take) {
+  Dict dict;
+  for (const auto& [name, tensor] : state) {
+    try {
+      dict.push_back({name, take(tensor)});
+    } catch (const UsageError& error) {
+      throw UsageError("'" + name + "': " + error.what());
+    }
+  }
+  return dict;
+}
+
+template <class T>
+List list_of(const std::vector<T>& items) {
+  return {items.begin(), items.end()};
+}
+
+bool has_only_tensors(const Dict& dict) {
+  return !dict.empty() && std::ranges::all_of(dict, [](const Entry& entry) {
+    const auto* name = entry.key.get_if<std::string>();
+    return name != nullptr && (*name == "__metadata__" || name->ends_with("_extra_state") ||
+                               entry.value.get_if<checkpoint::Tensor>() != nullptr);
+  });
+}
+
+std::string keys_of(const Dict& dict) {
+  std::vector<std::string> keys;
+  for (std::size_t i = 0; i < std::min<std::size_t>(dict.size(), 8); ++i) {
+    const auto* name = dict[i].key.get_if<std::string>();
+    keys.push_back(name == nullptr ? "?" : "'" + *name + "'");
+  }
+  return join(keys, ", ");
+}
+
+std::optional<data::SamplerPosition> sampler_of(KeyReader& reader) {
+  const Value* const value = reader.get("sampler");
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  const auto number = [&](const char* key) {
+    const Value* const found = value->find(key);
+    return found == nullptr ? nullptr : found->get_if<std::int64_t>();
+  };
+  const auto* seed = number("seed");
+  const auto* epoch = number("epoch");
+  const auto* consumed = number("consumed");
+  if (seed == nullptr || epoch == nullptr || consumed == nullptr) {
+    reader.refuse("sampler", *value, "a dictionary of seed, epoch and consumed");
+    return std::nullopt;
+  }
+  return data::SamplerPosition{static_cast<std::uint64_t>(*seed), *epoch, *consumed};
+}
+
+}  // namespace
+
+at::Tensor rng_state() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+
+void set_rng_state(const at::Tensor& state) {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
+Value to_value(const Checkpoint& checkpoint, const TakeTensor& take) {
+  Dict root{{"model", state_value(checkpoint.model, take)}};
+  const auto add = [&](const char* key, bool is_there, Value value) {
+    if (is_there) {
+      root.push_back({key, std::move(value)});
+    }
+  };
+  if (checkpoint.optimizer) {
+    root.push_back({"optimizer", to_value(*checkpoint.optimizer, take)});
+  }
+  add("lr_scheduler", !checkpoint.lr_scheduler.is_none(), checkpoint.lr_scheduler);
+  add("scaler", !checkpoint.scaler.is_none(), checkpoint.scaler);
+  add("epoch", checkpoint.epoch.has_value(), checkpoint.epoch.value_or(0));
+  add("args", !checkpoint.args.is_none(), checkpoint.args);
+  add("model_ema", !checkpoint.model_ema.empty(), state_value(checkpoint.model_ema, take));
+  if (const auto& sampler = checkpoint.sampler) {
+    root.push_back({"sampler", Dict{{"seed", static_cast<std::int64_t>(sampler->seed)},
+                                    {"epoch", sampler->epoch},
+                                    {"consumed", sampler->consumed}}});
+  }
+  if (checkpoint.rng.defined()) {
+    root.push_back({"rng", take(checkpoint.rng)});
+  }
+  add("metrics", !checkpoint.metrics.is_none(), checkpoint.metrics);
+  add("class_names", !checkpoint.class_names.empty(), list_of(checkpoint.class_names));
+  add("mean", !checkpoint.mean.empty(), list_of(checkpoint.mean));
+  add("std", !checkpoint.std.empty(), list_of(checkpoint.std));
+  add("input_size", !checkpoint.input_size.empty(), list_of(checkpoint.input_size));
+  root.insert(root.end(), checkpoint.others.begin(), checkpoint.others.end());
+  return root;
+}
+
+Checkpoint from_value(const std::string& file, const Value& root, const MapLocation& map_location,
+                      checkpoint::Format format) {
+  const auto* dict = root.get_if<Dict>();
+  if (dict == nullptr) {
+    throw IoError("'" + file + "' has " + std::string(kind_of(root)) +
+                  " in it, expected a dictionary: a checkpoint or a state dict");
+  }
+  KeyReader reader({file, format}, *dict, map_location);
+  Checkpoint result;
+  if (has_only_tensors(*dict)) {
+    Dict tensors = *dict;
+    std::erase_if(tensors, [](const Entry& entry) {
+      return *entry.key.get_if<std::string>() == "__metadata__";
+    });
+    result.model = reader.state(tensors, "");
+    return result;
+  }
+  const bool is_timm = root.find("model") == nullptr && root.find("state_dict") != nullptr;
+  if (root.find("model") == nullptr && !is_timm) {
+    throw IoError("'" + file +
+                  "' has neither 'model' nor 'state_dict', and is no state dict; its "
+                  "keys are " +
+                  keys_of(*dict));
+  }
+  result.model = reader.state(is_timm ? "state_dict" : "model");
+  result.model_ema = reader.state(is_timm ? "state_dict_ema" : "model_ema");
+  if (const Value* const optimizer = reader.get("optimizer")) {
+    try {
+      result.optimizer = optimizer_from_value(*optimizer, map_location);
+    } catch (const IoError& error) {
+      throw IoError("'" + file + "': " + error.what());
+    } catch (const UsageError& error) {
+      throw UsageError("'" + file + "': the optimizer's state: " + error.what());
+    }
+  }
+  const auto copy = [&](const char* key) {
+    const Value* const value = reader.get(key);
+    return value == nullptr ? Value() : *value;
+  };
+  result.lr_scheduler = copy("lr_scheduler");
+  result.scaler = copy(is_timm ? "amp_scaler" : "scaler");
+  result.args = copy("args");
+  result.metrics = copy("metrics");
+  if (const auto* epoch = reader.get_if<std::int64_t>("epoch", "an integer")) {
+    result.epoch = *epoch;
+  }
+  result.sampler = sampler_of(reader);
+  if (const auto* rng = reader.get_if<checkpoint::Tensor>("rng", "a tensor")) {
+    result.rng = to_tensor(*rng, "cpu");
+  }
+  result.class_names = reader.list<std::string>("class_names", "a list of text");
+  result.mean = reader.list<double>("mean", "a list of numbers");
+  result.std = reader.list<double>("std", "a list of numbers");
+  result.input_size = reader.list<std::int64_t>("input_size", "a list of integers");
+  result.others = reader.others();
+  return result;
+}
+
+LoadedCheckpoint load_checkpoint(const std::string& path, const MapLocation& map_location) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) {
+    const auto document = checkpoint::read_checkpoint(path);
+    return {from_value(path, document.root, map_location, document.format), path, ""};
+  }
+  const auto loaded = checkpoint::load_newest(path);
+  return {from_value(loaded.file, loaded.document.root, map_location, loaded.document.format),
+          loaded.file, loaded.reason};
+}
+
+void save_safetensors(const std::string& path, const StateDict& model) {
+  StateDict contiguous;
+  for (const auto& [name, tensor] : model) {
+    contiguous.emplace_back(name, tensor.detach().contiguous());
+  }
+  Snapshot snapshot;
+  const Value root =
+      state_value(contiguous, [&](const at::Tensor& tensor) { return snapshot.take(tensor); });
+  data::RecycledMemory memory;
+  snapshot.copy_to(memory.take(snapshot.bytes()));
+  const std::filesystem::path target(path);
+  const auto folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  checkpoint::FileSystem files;
+  checkpoint::replace_file(files, folder, {target.filename().string()},
+                           [&](const checkpoint::Sink& sink) { write_safetensors(root, sink); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+#include "lockstep/train/checkpoint/checkpoint_writer.h"
+
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/checkpoint/tensor_value.h"
+
+namespace lockstep {
+namespace {
+
+std::unique_ptr<checkpoint::Folder> open_folder(const std::string& path,
+                                                checkpoint::FileSystem& files) {
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    // Its name is in the folder above, without which a loss of power takes all that is in it.
+    const UniqueFd above(::open((path + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!above || files.fsync(above.get()) != 0) {
+      throw_errno("syncing the folder above the new folder of checkpoints '" + path + "'");
+    }
+  } else if (errno != EEXIST) {
+    throw_errno("making the folder of checkpoints '" + path + "'");
+  }
+  return std::make_unique<checkpoint::Folder>(path, files);
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(const std::string& folder)
+    : own_files_(std::make_unique<checkpoint::FileSystem>()),
+      path_(folder),
+      folder_(open_folder(folder, *own_files_)) {}
+
+CheckpointWriter::CheckpointWriter(const std::string& folder, checkpoint::FileSystem& files)
+    : path_(folder), folder_(open_folder(folder, files)) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (write_.valid()) {
+    write_.wait();
+  }
+  try {
+    finish(Deadline::in(std::chrono::milliseconds(0)));
+    throw_error();
+  } catch (const std::exception& error) {
+    try {
+      TORCH_WARN("the last checkpoint in '", path_, "' was not written: ", error.what());
+    } catch (...) {  // A handler that throws, from where nothing may be thrown.
+    }
+  }
+}
+
+void CheckpointWriter::save(const Checkpoint& checkpoint, const SaveOptions& options) {
+  finish(Deadline::in(options.timeout));
+  Snapshot snapshot;
+  auto root = to_value(checkpoint, [&](const at::Tensor& tensor) { return snapshot.take(tensor); });
+  snapshot.copy_to(memory_.take(snapshot.bytes()));
+  write_ =
+      std::async(std::launch::async, [folder = folder_.get(), root = std::move(root),
+                                      best = options.best] { folder->save(root, {.best = best}); });
+  throw_error();
+}
+
+void CheckpointWriter::wait(const Deadline& deadline) {
+  finish(deadline);
+  throw_error();
+}
+
+void CheckpointWriter::finish(const Deadline& deadline) {
+  if (!write_.valid()) {
+    return;
+  }
+  if (write_.wait_until(deadline.at()) != std::future_status::ready) {
+    throw IoError("the checkpoint in '" + path_ + "' is not written after " +
+                  to_text(deadline.total()) + "; look at the disk, or raise the timeout");
+  }
+  try {
+    write_.get();
+  } catch (...) {
+    error_ = std::current_exception();
+  }
+}
+
+void CheckpointWriter::throw_error() {
+  if (error_) {
+    std::rethrow_exception(std::exchange(error_, nullptr));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// Where the tensors of a checkpoint go: torch.load's map_location.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <map>
+#include <string>
+
+namespace lockstep {
+
+class MapLocation {
+ public:
+  // To the device that each was saved from.
+  MapLocation() = default;
+  // All to one device. Throws UsageError if there is none of this name.
+  MapLocation(at::Device device);
+  MapLocation(const char* device) : MapLocation(std::string(device)) {}
+  MapLocation(const std::string& device);
+  // From device to device, such as {{"cuda:0", "cuda:1"}}; others stay where they were.
+  MapLocation(std::map<std::string, std::string> locations);
+  // From a device's name to a device.
+  MapLocation(std::function<at::Device(const std::string&)> function);
+
+  [[nodiscard]] at::Device operator()(const std::string& location) const;
+
+ private:
+  std::function<at::Device(const std::string&)> function_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,133 @@
+#include "lockstep/train/checkpoint/state_dict.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kPrefix = "module.";
+constexpr std::string_view kCounter = "num_batches_tracked";
+
+void collect(const torch::nn::Module& module, const std::string& prefix, StateDict& state) {
+  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+    state.emplace_back(prefix + item.key(), item.value().detach());
+  }
+  for (const auto& item : module.named_buffers(/*recurse=*/false)) {
+    state.emplace_back(prefix + item.key(), item.value().detach());
+  }
+  for (const auto& child : module.named_children()) {
+    collect(*child.value(), prefix + child.key() + ".", state);
+  }
+}
+
+bool all_have_prefix(const StateDict& state) {
+  return !state.empty() && std::ranges::all_of(state, [](const auto& item) {
+    return item.first.starts_with(kPrefix);
+  });
+}
+
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 8;
+  const std::vector<std::string> first(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(kShown, names.size())));
+  return join(first, ", ") +
+         (names.size() > kShown ? " and " + std::to_string(names.size() - kShown) + " more" : "");
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::vector<std::string> sizes;
+  for (const auto size : tensor.sizes()) {
+    sizes.push_back(std::to_string(size));
+  }
+  return "[" + join(sizes, ", ") + "]";
+}
+
+}  // namespace
+
+StateDict state_dict(const torch::nn::Module& module) {
+  StateDict state;
+  collect(module, "", state);
+  return state;
+}
+
+LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
+                            const LoadStateOptions& options) {
+  const StateDict own = state_dict(module);
+  const bool own_prefix = all_have_prefix(own);
+  const bool prefix = all_have_prefix(state);
+  std::unordered_map<std::string, at::Tensor> given;
+  for (const auto& [name, tensor] : state) {
+    const bool cut = prefix && !own_prefix;
+    const bool added = own_prefix && !prefix;
+    given.emplace(cut     ? name.substr(kPrefix.size())
+                  : added ? std::string(kPrefix) + name
+                          : name,
+                  tensor);
+  }
+  std::unordered_set<std::string> names;
+  for (const auto& item : given) {
+    names.insert(item.first);
+  }
+  // Files of torch before 0.4.1 have no counter beside the mean; Python lets it be, too.
+  const auto is_old_counter = [&](const std::string& name) {
+    return name.ends_with(kCounter) &&
+           names.contains(name.substr(0, name.size() - kCounter.size()) + "running_mean");
+  };
+  LoadedState result;
+  std::vector<std::string> other_shapes;
+  std::vector<std::string> without_contents;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (const auto& [name, tensor] : own) {
+    const auto found = given.find(name);
+    if (found == given.end()) {
+      if (!is_old_counter(name)) {
+        result.missing_keys.push_back(name);
+      }
+    } else if (!found->second.defined() || found->second.is_meta()) {
+      without_contents.push_back(name);
+    } else if (found->second.sizes() != tensor.sizes()) {
+      other_shapes.push_back(name + " is " + shape_text(found->second) + ", expected " +
+                             shape_text(tensor));
+    } else {
+      copies.emplace_back(tensor, found->second);
+    }
+    if (found != given.end()) {
+      given.erase(found);
+    }
+  }
+  for (const auto& item : given) {
+    result.unexpected_keys.push_back(item.first);
+  }
+  std::ranges::sort(result.unexpected_keys);
+  std::vector<std::string> faults;
+  if (options.strict && !result.missing_keys.empty()) {
+    faults.push_back("missing: " + listed(result.missing_keys));
+  }
+  if (options.strict && !result.unexpected_keys.empty()) {
+    faults.push_back("unexpected: " + listed(result.unexpected_keys));
+  }
+  if (!other_shapes.empty()) {
+    faults.push_back("of another shape: " + listed(other_shapes));
+  }
+  if (!without_contents.empty()) {
+    faults.push_back("undefined or on 'meta': " + listed(without_contents));
+  }
+  if (!faults.empty()) {
+    throw UsageError("load_state_dict: the state is not that of this model; " + join(faults, "; "));
+  }
+  const at::NoGradGuard no_grad;
+  for (auto& [to, from] : copies) {
+    to.copy_(from);
+  }
+  return result;
+}
+
+}  // namespace lockstep

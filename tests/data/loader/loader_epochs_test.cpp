@@ -1,0 +1,148 @@
+// Epochs of a DataLoader, where it is in them, and going on from there.
+#include <ATen/Context.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/samplers/random_samplers.h"
+#include "tests/data/loader/numbered_samples.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(DataLoader, ADistributedSamplerMovesOnByItself) {
+  DistributedSampler sampler(20, 2, 0, {.seed = 5});
+  DataLoader loader(counted_samples(20), {.batch_size = 10, .sampler = sampler});
+  DistributedSampler expected(20, 2, 0, {.seed = 5});
+  const auto expect_epoch = [&](std::int64_t epoch) {
+    expected.set_epoch(epoch);
+    EXPECT_EQ(epoch_of(loader), Batches{expected.indices()}) << "epoch " << epoch;
+  };
+  expect_epoch(0);
+  expect_epoch(1);
+  (void)loader.begin();  // Given up at once: epoch 2.
+  expect_epoch(3);
+  loader.set_epoch(3);
+  expect_epoch(3);
+  expect_epoch(4);
+  loader.set_epoch(9);
+  expect_epoch(9);
+  sampler.set_epoch(2);  // As programs for Python do it.
+  expect_epoch(2);
+  sampler.set_epoch(3);
+  expect_epoch(3);
+  expect_epoch(4);
+}
+
+TEST(DataLoader, ADistributedSamplerInABatchSamplerMovesOnToo) {
+  const DistributedSampler sampler(20, 2, 0, {.seed = 5});
+  DataLoader loader(counted_samples(20),
+                    {.batch_sampler = BatchSampler(sampler, {.batch_size = 10})});
+  const Batches first = epoch_of(loader);
+  EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 5, .epoch = 0, .consumed = 20}));
+  EXPECT_NE(epoch_of(loader), first);
+  EXPECT_EQ(loader.state_dict().epoch, 1);
+}
+
+// What random transforms get: seed, epoch, and no more of them than there are.
+class Drawing : public Dataset {
+ public:
+  [[nodiscard]] std::int64_t size() const override { return 4; }
+  [[nodiscard]] Sample get(std::int64_t /*index*/) const override { return {}; }
+  [[nodiscard]] Sample get_in_epoch(std::int64_t /*index*/, const EpochSeed& epoch) const override {
+    at::Tensor drawn = at::empty({2}, at::kLong);
+    drawn[0] = static_cast<std::int64_t>(epoch.seed);
+    drawn[1] = epoch.epoch;
+    return {drawn, {}};
+  }
+};
+
+TEST(DataLoader, RandomTransformsGetSeedAndEpochOfTheSampler) {
+  DataLoader loader(
+      Drawing(),
+      {.batch_size = 4, .sampler = DistributedSampler(4, 1, 0, {.seed = 7}), .num_workers = 2});
+  EXPECT_THAT(epoch_of(loader), ElementsAre(ElementsAre(7, 0, 7, 0, 7, 0, 7, 0)));
+  loader.set_epoch(6);
+  EXPECT_THAT(epoch_of(loader), ElementsAre(ElementsAre(7, 6, 7, 6, 7, 6, 7, 6)));
+}
+
+TEST(DataLoader, WithoutASeedRandomTransformsFollowTheDefaultGenerator) {
+  const auto drawn = [](std::uint64_t seed) {
+    at::manual_seed(seed);
+    DataLoader loader(Drawing(), {.batch_size = 1});
+    epoch_of(loader);
+    return epoch_of(loader).at(0);
+  };
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2));
+  EXPECT_EQ(drawn(1).at(1), 1) << "the second epoch";
+}
+
+TEST(DataLoader, StateCountsWhatWasGivenOverAllRanks) {
+  DataLoader loader(
+      counted_samples(100),
+      {.batch_size = 5, .sampler = DistributedSampler(100, 4, 1, {.seed = 3}), .num_workers = 2});
+  EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 3}));
+  int batches = 0;
+  for (auto& batch : loader) {
+    (void)batch;
+    ++batches;
+    EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 3, .consumed = 20 * batches}));
+  }
+  EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 3, .consumed = 100}));
+  loader.set_epoch(4);
+  EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 3, .epoch = 4}));
+}
+
+TEST(DataLoader, GoesOnFromAState) {
+  const auto options = [](std::int64_t ranks, std::int64_t rank) {
+    return DataLoaderOptions{.batch_size = 12 / ranks,
+                             .sampler = DistributedSampler(120, ranks, rank, {.seed = 3}),
+                             .num_workers = 2};
+  };
+  DataLoader whole(counted_samples(120), options(1, 0));
+  const Batches first = epoch_of(whole);
+  const Batches second = epoch_of(whole);
+
+  DataLoader before(counted_samples(120), options(2, 0));
+  epoch_of(before);
+  auto batch = before.begin();
+  ++batch;
+  const SamplerPosition state = before.state_dict();
+  EXPECT_EQ(state, (SamplerPosition{.seed = 3, .epoch = 1, .consumed = 24}));
+
+  DataLoader after(counted_samples(120), options(1, 0));
+  after.load_state_dict(state);
+  EXPECT_EQ(after.state_dict(), state);
+  EXPECT_EQ(after.size(), 8);
+  after.set_epoch(1);  // As the loop of a program does.
+  EXPECT_EQ(epoch_of(after), Batches(second.begin() + 2, second.end()));
+  after.set_epoch(1);
+  EXPECT_EQ(epoch_of(after), second) << "once more, from its start";
+  after.load_state_dict({.seed = 3, .epoch = 0, .consumed = 120});
+  EXPECT_EQ(epoch_of(after), Batches{}) << "an epoch that was over";
+  EXPECT_EQ(epoch_of(after), second);
+}
+
+TEST(DataLoader, AnEpochWhoseTailIsLeftOutIsOver) {
+  DataLoader loader(counted_samples(10),
+                    {.batch_size = 4, .sampler = DistributedSampler(10, 1, 0), .drop_last = true});
+  epoch_of(loader);
+  EXPECT_EQ(loader.state_dict().consumed, 10);
+}
+
+TEST(DataLoader, TheDefaultOrderHasAStateARandomOneHasNone) {
+  DataLoader sequential(counted_samples(10), {.batch_size = 4});
+  (void)sequential.begin();
+  EXPECT_EQ(sequential.state_dict().consumed, 4);
+  const DataLoader shuffled(counted_samples(10), {.batch_size = 4, .shuffle = true});
+  EXPECT_THAT([&] { (void)shuffled.state_dict(); },
+              ThrowsMessage<UsageError>(HasSubstr("expected a DistributedSampler")));
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,89 @@
+#include "lockstep/launch/node/capture.h"
+
+#include <gmock/gmock.h>
+#include <sys/stat.h>
+
+#include "lockstep/base/error.h"
+#include "tests/launch/job.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+class CaptureTest : public ::testing::Test {
+ protected:
+  // Writes all of `pieces` through a capture with this prefix.
+  Capture capture(const std::vector<std::string>& pieces, const std::string& prefix) {
+    Pipe pipe = make_pipe();
+    Capture capture(std::move(pipe.read_end), {folder_.path("log"), &consoles_.get().out, prefix});
+    for (const auto& piece : pieces) {
+      write_all(pipe.write_end.get(), piece);
+      EXPECT_TRUE(capture.read_some());
+    }
+    EXPECT_TRUE(capture.read_some()) << "nothing to read is not the end";
+    pipe.write_end.reset();
+    EXPECT_FALSE(capture.read_some());
+    capture.finish();
+    return capture;
+  }
+
+  TestFolder folder_;
+  TestConsoles consoles_{folder_};
+};
+
+TEST_F(CaptureTest, PassesBytesOnUnchanged) {
+  const Capture done = capture({"a\nb", "c\r", std::string("\0\xff", 2)}, "");
+  const std::string all("a\nbc\r\0\xff", 8);
+  EXPECT_EQ(consoles_.out(), all.substr(0, 7));
+  EXPECT_EQ(folder_.read("log").size(), 7U);
+  EXPECT_EQ(done.tail().size(), 7U);
+}
+
+TEST_F(CaptureTest, PrefixesWholeLines) {
+  capture({"a\nb", "c\n\nd"}, "[0]:");
+  EXPECT_EQ(consoles_.out(), "[0]:a\n[0]:bc\n[0]:\n[0]:d\n");
+  EXPECT_EQ(folder_.read("log"), "a\nbc\n\nd") << "the file has no prefixes";
+}
+
+TEST_F(CaptureTest, KeepsTheEndOfALongStream) {
+  std::vector<std::string> pieces(20, std::string(32 << 10, 'x'));
+  pieces.emplace_back("the end");
+  const Capture done = capture(pieces, "");
+  EXPECT_GE(done.tail().size(), std::size_t{64} << 10);
+  EXPECT_LE(done.tail().size(), std::size_t{128} << 10);
+  EXPECT_TRUE(done.tail().ends_with("the end"));
+}
+
+TEST_F(CaptureTest, CutsAnEndlessLine) {
+  capture(std::vector<std::string>(8, std::string(16 << 10, 'x')), "P");
+  EXPECT_EQ(consoles_.out().size(), (std::size_t{128} << 10) + 4);
+}
+
+TEST_F(CaptureTest, AFullDiskIsSaidOnce) {
+  Pipe pipe = make_pipe();
+  Capture capture(std::move(pipe.read_end),
+                  {"/dev/full", &consoles_.get().out, "", &consoles_.get().err});
+  for (int i = 0; i < 3; ++i) {
+    write_all(pipe.write_end.get(), "line\n");
+    capture.read_some();
+  }
+  EXPECT_THAT(consoles_.err(),
+              HasSubstr("the log '/dev/full' ends here: No space left on device\n"));
+  EXPECT_EQ(consoles_.out(), "line\nline\nline\n");
+}
+
+TEST(LogFile, IsPrivateAndFollowsNoLink) {
+  const TestFolder folder;
+  create_log_file(folder.path("log"));
+  struct stat info{};
+  ASSERT_EQ(::stat(folder.path("log").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  std::filesystem::create_symlink(folder.path("log"), folder.path("link"));
+  EXPECT_THAT([&] { create_log_file(folder.path("link")); },
+              ThrowsMessage<IoError>(HasSubstr("making the log file '")));
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,134 @@
+#include "lockstep/launch/node/signals.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/launch/job.h"
+
+namespace lockstep::launch {
+namespace {
+
+TEST(Signals, ArriveAsValues) {
+  EXPECT_EQ(exit_code_of([] {
+              const Signals signals({SIGTERM, SIGUSR1});
+              ::raise(SIGUSR1);
+              ::raise(SIGTERM);
+              const bool both = signals.next() == SIGUSR1 && signals.next() == SIGTERM;
+              return both && !signals.next() ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(Signals, AnIgnoredHangUpStaysIgnored) {
+  EXPECT_EQ(exit_code_of([] {
+              ::signal(SIGHUP, SIG_IGN);
+              const Signals signals({SIGHUP});
+              ::raise(SIGHUP);
+              return signals.next() ? 1 : 0;
+            }),
+            0);
+}
+
+TEST(Signals, ABrokenPipeIsNoSignalAnyMore) {
+  EXPECT_EQ(exit_code_of([] {
+              const Signals signals({});
+              ::raise(SIGPIPE);
+              return 0;
+            }),
+            0);
+}
+
+TEST(Signals, ChildrenGetThemBack) {
+  EXPECT_EQ(exit_code_of([] {
+              const Signals signals({SIGTERM});
+              signals.restore_in_child();
+              ::raise(SIGTERM);
+              return 0;
+            }),
+            128 + SIGTERM);
+  EXPECT_EQ(exit_code_of([] {
+              ::signal(SIGPIPE, SIG_DFL);
+              const Signals signals({});
+              signals.restore_in_child();
+              ::raise(SIGPIPE);
+              return 0;
+            }),
+            128 + SIGPIPE);
+}
+
+TEST(Signals, AreAsBeforeWhenTheObjectIsGone) {
+  EXPECT_EQ(exit_code_of([] {
+              {
+                const Signals signals({SIGTERM});
+              }
+              ::raise(SIGTERM);
+              return 0;
+            }),
+            128 + SIGTERM);
+}
+
+TEST(Signals, ChildrenCanBeEndedEvenIfWeWereStartedWithSigtermBlocked) {
+  EXPECT_EQ(exit_code_of([] {
+              sigset_t blocked;
+              ::sigemptyset(&blocked);
+              ::sigaddset(&blocked, SIGTERM);
+              ::sigprocmask(SIG_BLOCK, &blocked, nullptr);
+              const Signals signals({});
+              signals.restore_in_child();
+              ::raise(SIGTERM);
+              return 0;
+            }),
+            128 + SIGTERM);
+}
+
+TEST(Signals, UserSignalsArriveButEndNoJobUnlessTheyAreHandled) {
+  EXPECT_EQ(exit_code_of([] {
+              const Signals signals({SIGTERM, SIGUSR2});
+              ::raise(SIGUSR1);
+              const bool arrived = signals.next() == SIGUSR1;
+              return arrived && !signals.ends_job(SIGUSR1) && signals.ends_job(SIGUSR2) &&
+                             signals.ends_job(SIGTERM)
+                         ? 0
+                         : 1;
+            }),
+            0);
+}
+
+TEST(Signals, ChildrenGetUserSignalsAsWeWereStartedWithThem) {
+  EXPECT_EQ(exit_code_of([] {
+              ::signal(SIGUSR1, SIG_IGN);
+              const Signals signals({});
+              signals.restore_in_child();
+              ::raise(SIGUSR1);
+              ::raise(SIGUSR2);
+              return 0;
+            }),
+            128 + SIGUSR2);
+}
+
+TEST(EchoFilter, TheSecondPathOfOneSignalIsAnEcho) {
+  for (const auto first : {SignalPath::kOwn, SignalPath::kSupervisor}) {
+    const auto second = first == SignalPath::kOwn ? SignalPath::kSupervisor : SignalPath::kOwn;
+    EchoFilter filter;
+    EXPECT_FALSE(filter.is_echo(SIGTERM, first));
+    EXPECT_TRUE(filter.is_echo(SIGTERM, second));
+    EXPECT_FALSE(filter.is_echo(SIGTERM, second)) << "an echo comes once";
+    EXPECT_TRUE(filter.is_echo(SIGTERM, first)) << "the second signal may come in either order";
+  }
+}
+
+TEST(EchoFilter, EqualSignalsByOnePathAreTwo) {
+  EchoFilter filter;
+  EXPECT_FALSE(filter.is_echo(SIGINT, SignalPath::kSupervisor));
+  EXPECT_FALSE(filter.is_echo(SIGINT, SignalPath::kSupervisor));
+}
+
+TEST(EchoFilter, OtherSignalsAndLateOnesAreNoEchoes) {
+  EchoFilter filter;
+  const auto now = Deadline::Clock::now();
+  EXPECT_FALSE(filter.is_echo(SIGINT, SignalPath::kSupervisor, now));
+  EXPECT_FALSE(filter.is_echo(SIGTERM, SignalPath::kOwn, now));
+  EXPECT_FALSE(filter.is_echo(SIGINT, SignalPath::kOwn, now + std::chrono::minutes(1)));
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,114 @@
+#include "lockstep/launch/node/worker_group.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "tests/launch/job.h"
+
+namespace lockstep::launch {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::SizeIs;
+
+class WorkerGroupTest : public ::testing::Test {
+ protected:
+  void start(const std::string& script, int workers) {
+    context_ = shell_context(folder_, signals_, script, workers);
+    context_.options.logs.folder = folder_.path();
+    group_ =
+        std::make_unique<WorkerGroup>(context_, loop_, consoles_.get(), start_command(workers));
+    group_->start();
+  }
+
+  void run_until_all_ended() {
+    const Deadline deadline = Deadline::in(std::chrono::seconds(20));
+    while (group_->running() > 0 && !deadline.passed()) {
+      loop_.run_once(Deadline::in(std::chrono::milliseconds(5)));
+      std::vector<ChildExit> exits;
+      int status = 0;
+      for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+        exits.push_back({pid, status});
+      }
+      group_->on_exits(exits);
+    }
+    group_->drain(Deadline::in(std::chrono::seconds(1)));
+  }
+
+  // Waits for so many workers to end: what the launcher sees when it was busy meanwhile.
+  static std::vector<ChildExit> reap(int count) {
+    std::vector<ChildExit> exits;
+    for (int i = 0; i < count; ++i) {
+      ChildExit exit;
+      exit.pid = ::waitpid(-1, &exit.status, 0);
+      exits.push_back(exit);
+    }
+    std::sort(exits.begin(), exits.end(), [](auto& a, auto& b) { return a.pid < b.pid; });
+    return exits;
+  }
+
+  TestFolder folder_;
+  TestConsoles consoles_{folder_};
+  Signals signals_{{SIGTERM}};
+  Context context_;
+  EventLoop loop_;
+  std::unique_ptr<WorkerGroup> group_;
+};
+
+TEST_F(WorkerGroupTest, OutputGoesToFilesAndConsole) {
+  start("echo out $RANK; echo err $RANK >&2", 2);
+  run_until_all_ended();
+  EXPECT_EQ(folder_.read("attempt_0/0/stdout.log"), "out 0\n");
+  EXPECT_EQ(folder_.read("attempt_0/1/stderr.log"), "err 1\n");
+  EXPECT_EQ(consoles_.out().size(), 12U);
+  EXPECT_THAT(group_->failures(), SizeIs(0));
+}
+
+TEST_F(WorkerGroupTest, FailuresAreCompleteAfterDraining) {
+  start("echo why >&2; [ $RANK = 1 ] && exit 5; exit 0", 2);
+  run_until_all_ended();
+  const auto failures = group_->failures();
+  ASSERT_THAT(failures, SizeIs(1));
+  EXPECT_EQ(failures[0].rank, 1);
+  EXPECT_EQ(failures[0].exit_code, 5);
+  EXPECT_EQ(failures[0].stderr_tail, "why");
+  EXPECT_EQ(failures[0].host, "testhost");
+  EXPECT_EQ(failures[0].log_path, folder_.path("attempt_0/1/stderr.log"));
+  EXPECT_FALSE(failures[0].stopped_by_us);
+}
+
+TEST_F(WorkerGroupTest, WhoeverEndsAfterASignalWasStoppedByUs) {
+  start("sleep 100", 2);
+  EXPECT_EQ(group_->running(), 2);
+  group_->signal(SIGTERM);
+  run_until_all_ended();
+  for (const auto& failure : group_->failures()) {
+    EXPECT_EQ(failure.signal, SIGTERM);
+    EXPECT_TRUE(failure.stopped_by_us);
+  }
+  EXPECT_THAT(group_->failures(), SizeIs(2));
+}
+
+TEST_F(WorkerGroupTest, NotesOfTheSameMomentAreOrderedByTheirTime) {
+  start(
+      "echo \"{\\\"message\\\": \\\"m\\\", \\\"timestamp\\\": $((100 - RANK))}\" > "
+      "\"$TORCHELASTIC_ERROR_FILE\"; exit 1",
+      3);
+  group_->on_exits(reap(3));
+  std::vector<std::int64_t> times;
+  for (const auto& failure : group_->failures()) {
+    times.push_back(failure.timestamp);
+  }
+  EXPECT_THAT(times, ElementsAre(98, 99, 100));
+}
+
+TEST_F(WorkerGroupTest, NamesTheRanksThatStillRun) {
+  start("exec sleep 100", 1);
+  EXPECT_THAT(group_->running_ranks(), ::testing::MatchesRegex("rank 0 \\(pid [0-9]+\\)"));
+  group_->signal(SIGKILL);
+  run_until_all_ended();
+}
+
+}  // namespace
+}  // namespace lockstep::launch

@@ -1,0 +1,66 @@
+// Ranks of a group in one process, which send each other numbers.
+#pragma once
+
+#include <gmock/gmock.h>
+
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "lockstep/net/mailbox.h"
+
+namespace lockstep::testing {
+
+using Ints = std::vector<std::int32_t>;
+
+inline Deadline soon() { return Deadline::in(std::chrono::seconds(30)); }
+
+struct Mailboxes {
+  explicit Mailboxes(int size) {
+    std::vector<std::string> cards;
+    for (int rank = 0; rank < size; ++rank) {
+      boxes.push_back(std::make_unique<net::Mailbox>(rank, "127.0.0.1"));
+      cards.push_back(boxes.back()->card());
+    }
+    for (auto& box : boxes) {
+      box->open(cards);
+    }
+  }
+  net::Mailbox& operator[](int rank) { return *boxes[static_cast<std::size_t>(rank)]; }
+  std::vector<std::unique_ptr<net::Mailbox>> boxes;
+};
+
+inline net::MessagePointer send(net::Mailbox& box, int to, std::uint64_t tag, Ints values) {
+  const auto owner = std::make_shared<Ints>(std::move(values));
+  return box.send(to, tag, std::as_bytes(std::span(*owner)), owner);
+}
+
+struct Receive {
+  Receive(net::Mailbox& the_box, int from, std::uint64_t tag, std::size_t count = 1)
+      : box(the_box),
+        values(std::make_shared<Ints>(count)),
+        message(box.receive(from, tag, std::as_writable_bytes(std::span(*values)), values)) {}
+  Ints wait(Deadline deadline = soon()) {
+    if (!box.wait_until(*message, deadline)) {
+      throw UsageError("it hangs");
+    }
+    if (message->error()) {
+      std::rethrow_exception(message->error());
+    }
+    return *values;
+  }
+  net::Mailbox& box;
+  std::shared_ptr<Ints> values;
+  net::MessagePointer message;
+};
+
+inline Ints numbers(std::size_t count, int first) {
+  Ints values(count);
+  std::iota(values.begin(), values.end(), first);
+  return values;
+}
+
+// Of a small and of a large message.
+inline constexpr std::size_t kCounts[] = {1, 4096, 4097, 2000000};
+
+}  // namespace lockstep::testing

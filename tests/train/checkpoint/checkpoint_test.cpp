@@ -1,0 +1,218 @@
+#include "lockstep/train/checkpoint/checkpoint.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/checkpoint/checkpoint_writer.h"
+#include "tests/checkpoint/faulty_files.h"
+#include "tests/parity/tensor_file.h"
+#include "tests/support/python.h"
+#include "tests/train/checkpoint/toy.h"
+
+namespace lockstep {
+namespace {
+
+using checkpoint::Dict;
+using checkpoint::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+constexpr int kHalf = 25;
+constexpr int kEnd = 75;  // 50 steps after the change of sides.
+
+void run(const std::string& what, const TemporaryFolder& folder) {
+  test::run_python("train/checkpoint/run_checkpoint.py", {what, folder.path()});
+}
+
+void expect_equal(const StateDict& state, const parity::Tensors& expected, const char* what) {
+  ASSERT_EQ(state.size(), expected.size());
+  for (const auto& [name, tensor] : state) {
+    EXPECT_TRUE(tensor.equal(expected.at(name))) << what << " " << name;
+  }
+}
+
+TEST(Checkpoint, WeGoOnFromPythonsBitForBit) {
+  at::set_num_threads(1);
+  const TemporaryFolder folder;
+  run("save", folder);
+  for (const char* name : {"sgd", "adamw"}) {
+    auto net = toy_network();
+    torch::manual_seed(99);
+    for (auto& parameter : net->parameters()) {
+      parameter.data().normal_();  // Nothing is right by chance.
+    }
+    auto optimizer = toy_optimizer(name, net);
+    const auto loaded = load_checkpoint(folder.path() + "/python_" + name + ".pt");
+    const Checkpoint& saved = loaded.checkpoint;
+    EXPECT_EQ(saved.epoch, kHalf);
+    EXPECT_EQ(*saved.args.find("model")->get_if<std::string>(), "toy");
+    EXPECT_EQ(*saved.lr_scheduler.find("last_epoch")->get_if<std::int64_t>(), 2);
+    load_state_dict(*net, saved.model);
+    optimizer->load_state_dict(saved.optimizer.value());
+    train_toy(net, *optimizer, kHalf, kEnd);
+    expect_equal(state_dict(*net), parity::read(folder.path() + "/" + name + ".weights"), name);
+  }
+}
+
+TEST(Checkpoint, PythonGoesOnFromOursBitForBit) {
+  at::set_num_threads(1);
+  const TemporaryFolder folder;
+  for (const char* name : {"sgd", "adamw"}) {
+    auto net = toy_network();
+    auto optimizer = toy_optimizer(name, net);
+    train_toy(net, *optimizer, 0, kHalf);
+    torch::manual_seed(11);
+    Checkpoint checkpoint;
+    checkpoint.model = state_dict(*net);
+    checkpoint.optimizer = optimizer->state_dict();
+    checkpoint.epoch = kHalf;
+    checkpoint.args = Dict{{"lr", 0.1}};
+    checkpoint.class_names = {"cat", "dög"};
+    checkpoint.mean = {0.5};
+    checkpoint.sampler = data::SamplerPosition{3, 1, 40};
+    checkpoint.rng = rng_state();
+    CheckpointWriter writer(folder.path() + "/ours_" + name);
+    writer.save(checkpoint);
+    // While the file is written.
+    train_toy(net, *optimizer, kHalf, kEnd);
+    writer.wait();
+    parity::Tensors weights;
+    for (const auto& [key, tensor] : state_dict(*net)) {
+      weights[key] = tensor.clone();
+    }
+    parity::write(folder.path() + "/" + name + ".ours", weights);
+  }
+  run("resume", folder);
+  for (const char* name : {"sgd", "adamw"}) {
+    const auto ours = parity::read(folder.path() + "/" + name + ".ours");
+    const auto theirs = parity::read(folder.path() + "/" + name + ".resumed");
+    ASSERT_EQ(ours.size(), theirs.size());
+    for (const auto& [key, tensor] : ours) {
+      EXPECT_TRUE(tensor.equal(theirs.at(key))) << name << " " << key;
+    }
+  }
+}
+
+TEST(Checkpoint, FilesOfEachKindAreRead) {
+  const TemporaryFolder folder;
+  run("kinds", folder);
+  auto net = toy_network();
+  const auto expected = state_dict(*toy_network());
+  for (const char* name : {"plain.pt", "ddp.pt", "timm.pt"}) {
+    for (auto& parameter : net->parameters()) {
+      parameter.data().zero_();
+    }
+    const auto loaded = load_checkpoint(folder.path() + "/" + name);
+    load_state_dict(*net, loaded.checkpoint.model);
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(state_dict(*net)[i].second.equal(expected[i].second)) << name << " " << i;
+    }
+  }
+  const auto timm = load_checkpoint(folder.path() + "/timm.pt").checkpoint;
+  EXPECT_TRUE(timm.model_ema.at(0).second.equal(expected.at(0).second + 1));
+  EXPECT_EQ(timm.epoch, 4);
+  EXPECT_EQ(timm.others.size(), 3U);  // arch, metric, version
+  EXPECT_THAT([&] { load_checkpoint(folder.path() + "/other.pt"); },
+              ThrowsMessage<IoError>(HasSubstr("its keys are 'weights'")));
+  EXPECT_THAT([&] { load_checkpoint(folder.path() + "/legacy.pt"); },
+              ThrowsMessage<IoError>(HasSubstr("convert it: python -c")));
+  EXPECT_THAT([&] { load_checkpoint(folder.path() + "/script.pt"); },
+              ThrowsMessage<IoError>(HasSubstr("TorchScript")));
+}
+
+TEST(Checkpoint, SafetensorsAreWrittenAndRead) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() + "/model.safetensors";
+  auto state = state_dict(*toy_network());
+  state.emplace_back("transposed", at::randn({2, 3}).t());
+  save_safetensors(path, state);
+  run("safetensors", folder);  // Python compares it with the network's weights.
+  const auto loaded = load_checkpoint(path).checkpoint.model;
+  const std::map<std::string, at::Tensor> by_name(loaded.begin(), loaded.end());
+  ASSERT_EQ(by_name.size(), state.size());
+  for (const auto& [name, tensor] : state) {
+    EXPECT_TRUE(by_name.at(name).equal(tensor)) << name;
+  }
+}
+
+checkpoint::Tensor copied(const at::Tensor& tensor, const char* location) {
+  auto owner = std::make_shared<at::Tensor>(tensor.clone());
+  const std::span bytes(static_cast<const std::byte*>(owner->data_ptr()), owner->nbytes());
+  return {checkpoint::DType::kFloat32,
+          owner->sizes().vec(),
+          owner->strides().vec(),
+          0,
+          false,
+          std::make_shared<checkpoint::Storage>(checkpoint::Storage{bytes, location, owner})};
+}
+
+TEST(Checkpoint, TensorsGoWhereMapLocationSays) {
+  const checkpoint::Value root = Dict{{"a", copied(at::full({2}, 1.5F), "cuda:7")}};
+  const auto device = [&](const MapLocation& map_location) {
+    return from_value("f", root, map_location).model.at(0).second.device().str();
+  };
+  EXPECT_EQ(device("cpu"), "cpu");
+  EXPECT_EQ(device(std::map<std::string, std::string>{{"cuda:7", "cpu"}}), "cpu");
+  EXPECT_EQ(device(MapLocation([](const std::string& location) {
+              EXPECT_EQ(location, "cuda:7");
+              return at::Device("cpu");
+            })),
+            "cpu");
+  EXPECT_THAT([&] { device({}); }, ThrowsMessage<UsageError>(AllOf(
+                                       HasSubstr("'f': 'a': "), HasSubstr("saved from 'cuda:7'"),
+                                       HasSubstr("give a map_location"))));
+}
+
+TEST(Checkpoint, AKeyOfAnotherKindIsNamed) {
+  const auto expect = [](const char* key, checkpoint::Value value, const char* what) {
+    const checkpoint::Value root = Dict{{"model", Dict{}}, {key, std::move(value)}};
+    EXPECT_THAT([&] { from_value("f.pt", root); },
+                ThrowsMessage<IoError>(AllOf(HasSubstr("'f.pt'"), HasSubstr(what))));
+  };
+  expect("epoch", "three", "'epoch' is text, expected an integer");
+  expect("optimizer", 1, "the optimizer's state has no 'state'");
+  expect("class_names", checkpoint::List{1},
+         "'class_names' is an integer, expected a list of text");
+  expect("sampler", Dict{}, "seed, epoch and consumed");
+  expect("rng", 1, "'rng' is an integer, expected a tensor");
+  expect("model_ema", Dict{{"x", 1}}, "'model_ema.x' is an integer");
+  EXPECT_THAT([] { from_value("f.pt", checkpoint::Value(1)); },
+              ThrowsMessage<IoError>(HasSubstr("an integer in it, expected a dictionary")));
+}
+
+TEST(Checkpoint, KeysOfOtherProgramsAreLeftToTheCaller) {
+  const checkpoint::Value root = Dict{{"model", Dict{{"head._extra_state", "text"}}},
+                                      {"mean", checkpoint::Tuple{{1, 0.5}}},
+                                      {"std", "unknown"},
+                                      {"epoch", 2.5},
+                                      {"rng", Dict{{"cpu", 1}}},
+                                      {"sampler", Dict{{"indices", checkpoint::List{}}}},
+                                      {"class_names", Dict{{0, "cat"}}}};
+  const auto loaded = from_value("f.pt", root, {}, checkpoint::Format::kTorch);
+  const checkpoint::Value plain =
+      Dict{{"w", copied(at::full({2}, 1.5F), "cpu")}, {"_extra_state", Dict{}}};
+  EXPECT_EQ(from_value("f.pt", plain, {}, checkpoint::Format::kTorch).model.size(), 1U);
+  EXPECT_TRUE(loaded.model.empty());
+  EXPECT_THAT(loaded.mean, ElementsAre(1, 0.5));
+  std::vector<std::string> others;
+  for (const auto& entry : loaded.others) {
+    others.push_back(*entry.key.get_if<std::string>());
+  }
+  EXPECT_THAT(others, ElementsAre("std", "epoch", "rng", "sampler", "class_names"));
+  EXPECT_FALSE(loaded.epoch || loaded.sampler || loaded.rng.defined());
+}
+
+TEST(Checkpoint, TheGeneratorGoesOn) {
+  torch::manual_seed(3);
+  const auto state = rng_state();
+  const auto first = at::randn({4});
+  set_rng_state(state);
+  EXPECT_TRUE(at::randn({4}).equal(first));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+"""Training that starts in Python and goes on in lockstep, and the reverse, through checkpoint files.
+
+    run_checkpoint.py save FOLDER      trains 25 steps and saves FOLDER/python_NAME.pt; goes on to 75 and
+                                       writes the weights to FOLDER/NAME.weights
+    run_checkpoint.py resume FOLDER    reads FOLDER/ours_NAME/last.pt (lockstep's, after 25 steps), trains
+                                       to 75, and writes FOLDER/NAME.resumed
+    run_checkpoint.py kinds FOLDER     writes files of each kind that users have
+    run_checkpoint.py safetensors FOLDER    compares FOLDER/model.safetensors with the network's weights
+
+The gradients of a step are drawn with the step as the seed, so both sides have the same.
+"""
+
+import argparse
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "parity"))
+import tensor_file  # noqa: E402
+
+HALF, END = 25, 75
+
+
+def network():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(5, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 3))
+
+
+def optimizer_of(name, net):
+    if name == "sgd":
+        return torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-3)
+    return torch.optim.AdamW(net.parameters(), lr=0.01)
+
+
+def train(net, optimizer, first, last):
+    net.train()
+    for step in range(first, last):
+        torch.manual_seed(1000 + step)
+        inputs = torch.randn(8, 5)
+        optimizer.zero_grad()
+        net(inputs).square().mean().backward()
+        optimizer.step()
+
+
+def save(folder):
+    for name in ("sgd", "adamw"):
+        net = network()
+        optimizer = optimizer_of(name, net)
+        train(net, optimizer, 0, HALF)
+        checkpoint = {"model": net.state_dict(), "optimizer": optimizer.state_dict(), "epoch": HALF,
+                      "args": argparse.Namespace(lr=0.1, model="toy"), "lr_scheduler": {"last_epoch": 2}}
+        torch.save(checkpoint, folder / f"python_{name}.pt")
+        train(net, optimizer, HALF, END)
+        tensor_file.write(folder / f"{name}.weights", net.state_dict())
+
+
+def resume(folder):
+    for name in ("sgd", "adamw"):
+        net = network()
+        optimizer = optimizer_of(name, net)
+        path = folder / f"ours_{name}" / "last.pt"
+        checkpoint = torch.load(path, weights_only=True)
+        mapped = torch.load(path, weights_only=True, mmap=True)
+        for key, tensor in checkpoint["model"].items():
+            assert torch.equal(tensor, mapped["model"][key]), key
+        net.load_state_dict(checkpoint["model"])
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        assert checkpoint["epoch"] == HALF and checkpoint["args"] == {"lr": 0.1}
+        assert checkpoint["class_names"] == ["cat", "dög"] and checkpoint["mean"] == [0.5]
+        assert checkpoint["sampler"] == {"seed": 3, "epoch": 1, "consumed": 40}
+        torch.set_rng_state(checkpoint["rng"])
+        drawn = torch.randn(3)
+        torch.manual_seed(11)
+        assert torch.equal(drawn, torch.randn(3))
+        train(net, optimizer, HALF, END)
+        tensor_file.write(folder / f"{name}.resumed", net.state_dict())
+
+
+def kinds(folder):
+    net = network()
+    state = net.state_dict()
+    torch.save(state, folder / "plain.pt")
+    torch.save({f"module.{key}": value for key, value in state.items()}, folder / "ddp.pt")
+    torch.save({"arch": "toy", "state_dict": state, "state_dict_ema": {k: v + 1 for k, v in state.items()},
+                "epoch": 4, "args": argparse.Namespace(model="toy"), "metric": 0.5, "version": 2}, folder / "timm.pt")
+    torch.save({"weights": 3}, folder / "other.pt")
+    torch.save(state, folder / "legacy.pt", _use_new_zipfile_serialization=False)
+    warnings.simplefilter("ignore")  # torch.jit is deprecated, and users have its files.
+    torch.jit.script(net).save(str(folder / "script.pt"))
+
+
+def safetensors(folder):
+    content = (folder / "model.safetensors").read_bytes()
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:8 + size])
+    types = {"F32": torch.float32, "I64": torch.int64}
+    for name, tensor in network().state_dict().items():
+        begin, end = header[name]["data_offsets"]
+        dtype = types[header[name]["dtype"]]
+        read = torch.frombuffer(bytearray(content[8 + size + begin:8 + size + end]), dtype=dtype)
+        assert torch.equal(read.view(header[name]["shape"]), tensor), name
+
+
+def main():
+    torch.set_num_threads(1)
+    {"save": save, "resume": resume, "kinds": kinds, "safetensors": safetensors}[sys.argv[1]](Path(sys.argv[2]))
+
+
+main()
