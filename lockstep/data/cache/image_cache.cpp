@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/deadline.h"
@@ -50,8 +53,11 @@ ImageCache::ImageCache(ImageCacheOptions options) : options_(std::move(options))
   raise_used();
 }
 
-// While anybody uses the file, all hold its lock together; who makes it anew holds it alone.
+// While anybody uses the file, all hold its lock together; who makes it anew holds it alone. Of two
+// that find it missing one makes it and uses it from then on, so the other asks for the lock of all
+// again instead of waiting to be alone.
 void ImageCache::take_over_or_create() {
+  std::optional<Deadline> damaged_until;
   while (true) {
     if (!lock_file(fd_.get(), LOCK_SH)) {
       refuse_lock("another process has held it for " + to_text(kLockTime) +
@@ -64,12 +70,19 @@ void ImageCache::take_over_or_create() {
     if (is_usable()) {
       return;
     }
-    if (!lock_file(fd_.get(), LOCK_EX)) {
+    if (lock_file(fd_.get(), LOCK_EX, std::chrono::milliseconds(0))) {
+      if (is_still_named(fd_.get(), options_.path) && !is_usable()) {
+        create();
+      }
+      continue;
+    }
+    if (damaged_until && damaged_until->passed()) {
       refuse_lock("it is damaged while others use it; end them, remove the file and start again");
     }
-    if (is_still_named(fd_.get(), options_.path) && !is_usable()) {
-      create();
-    }
+    damaged_until = damaged_until.value_or(Deadline::in(kLockTime));
+    // Two that hold it together keep each other from being alone.
+    ::flock(fd_.get(), LOCK_UN);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1 + ::getpid() % 7));
   }
 }
 

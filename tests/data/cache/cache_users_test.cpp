@@ -5,12 +5,19 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <barrier>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/data/cache/image_cache.h"
+#include "lockstep/data/cache/shared_file.h"
 #include "tests/data/cache/cached_images.h"
 #include "tests/support/child.h"
 
@@ -78,6 +85,35 @@ TEST(ImageCache, ThreadsWriteAndReadAtTheSameTime) {
     }
   }
   EXPECT_EQ(right_images(cache), kCachedImages);
+}
+
+// Ranks that start together all find no file.
+TEST(ImageCache, ManyMakeItAtOnceAndNobodyWaits) {
+  const test::TemporaryFolder folder;
+  constexpr int kUsers = 4;
+  std::barrier together(kUsers);
+  std::atomic<int> right = 0;
+  std::vector<std::jthread> users;
+  for (int user = 0; user < kUsers; ++user) {
+    users.emplace_back([&, user] {
+      for (int round = 0; round < 50; ++round) {
+        ImageCacheOptions options = options_of(folder);
+        options.path += std::to_string(round);
+        together.arrive_and_wait();
+        const Deadline soon = Deadline::in(kLockTime / 2);
+        std::optional<ImageCache> cache;
+        try {
+          cache.emplace(options);
+          right += cache->put(user, image_of(user)) && !soon.passed() ? 1 : 0;
+        } catch (const IoError& error) {
+          ADD_FAILURE() << error.what();
+        }
+        together.arrive_and_wait();  // It is in use all the time.
+      }
+    });
+  }
+  users.clear();
+  EXPECT_EQ(right.load(), kUsers * 50);
 }
 
 TEST(ImageCache, ProcessesShareIt) {
