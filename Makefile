@@ -23,7 +23,8 @@ setup-check:
 build: setup
 	@scripts/build.sh release
 
-train: build
+train: setup
+	@scripts/build.sh release programs
 	build/bin/lockstep train --nproc 2 --epochs 2
 
 test: setup

@@ -87,8 +87,9 @@ install_venv() {
     "$python" -m venv --clear .venv || die "$python -m venv .venv: see its message above"
   fi
   say "installing $(sed -n 's/^torch==/torch /p' requirements.txt) and test tools into .venv (5.7 GB)"
-  .venv/bin/python -m pip install --disable-pip-version-check --no-input -q --progress-bar off \
-    -r requirements.txt ||
+  # One line for each package: minutes of silence look like a hang.
+  .venv/bin/python -m pip install --disable-pip-version-check --no-input --progress-bar off \
+    -r requirements.txt | sed -un -E 's/^ *(Downloading|Installing collected).*/&/p' | cut -c1-100 ||
     die "pip could not install requirements.txt into .venv: see its message above; the machine needs a" \
       "reachable package index and 6 GB of disk, or set LOCKSTEP_PYTHON to a Python that has what requirements.txt lists"
   venv_stamp >"$stamp"
