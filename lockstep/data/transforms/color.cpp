@@ -8,6 +8,8 @@
 #include <memory>
 #include <numeric>
 
+#include "lockstep/data/transforms/python_arithmetic.h"
+
 namespace lockstep::data {
 namespace {
 
@@ -62,7 +64,7 @@ std::array<Histogram, 3> histograms(const Image& image) {
   return counts;
 }
 
-Table stretch_table(const Histogram& histogram) {
+Table contrast_table(const Histogram& histogram) {
   const auto used = [](std::int64_t count) { return count > 0; };
   const auto low = std::find_if(histogram.begin(), histogram.end(), used) - histogram.begin();
   const auto high =
@@ -70,9 +72,7 @@ Table stretch_table(const Histogram& histogram) {
   if (high <= low) {
     return table_of([](int i) { return i; });
   }
-  const double scale = 255.0 / static_cast<double>(high - low);
-  const double offset = -static_cast<double>(low) * scale;
-  return table_of([&](int i) { return std::clamp(static_cast<int>(i * scale + offset), 0, 255); });
+  return stretch_table(low, high);
 }
 
 Table equal_table(const Histogram& histogram) {
@@ -219,7 +219,8 @@ void solarize(Image& image, double threshold) {
 
 void autocontrast(Image& image) {
   const auto counts = histograms(image);
-  map_bytes({stretch_table(counts[0]), stretch_table(counts[1]), stretch_table(counts[2])}, image);
+  map_bytes({contrast_table(counts[0]), contrast_table(counts[1]), contrast_table(counts[2])},
+            image);
 }
 
 void equalize(Image& image) {

@@ -2,11 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <limits>
-#include <numbers>
 #include <vector>
 
 namespace lockstep::data {
@@ -84,29 +81,29 @@ void bilinear_pixel(ImageView image, double x, double y, std::uint8_t* out) {
   }
 }
 
+// Pillow for ARM rounds once for the first product and its sum. A compiler may choose the second.
+double weighted(double a, double x, double b, double y) {
+#ifdef __aarch64__
+  return std::fma(a, x, b * y);
+#else
+  return a * x + b * y;
+#endif
+}
+
 void affine_bilinear(ImageView image, const AffineMatrix& m, Image& out) {
   for (std::int64_t y = 0; y < out.height; ++y) {
     std::uint8_t* to = out.row(y);
     for (std::int64_t x = 0; x < out.width; ++x, to += 3) {
       const double px = static_cast<double>(x) + 0.5;
       const double py = static_cast<double>(y) + 0.5;
-      const double from_x = m[0] * px + m[1] * py + m[2];
-      const double from_y = m[3] * px + m[4] * py + m[5];
+      const double from_x = weighted(m[0], px, m[1], py) + m[2];
+      const double from_y = weighted(m[3], px, m[4], py) + m[5];
       if (from_x >= 0 && from_x < static_cast<double>(image.width) && from_y >= 0 &&
           from_y < static_cast<double>(image.height)) {
         bilinear_pixel(image, from_x, from_y, to);
       }
     }
   }
-}
-
-double radians(double degrees) { return degrees * (std::numbers::pi / 180); }
-
-// Python's round(value, 15).
-double round_15(double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.15f", value);
-  return std::strtod(text.data(), nullptr);
 }
 
 }  // namespace
@@ -180,37 +177,13 @@ Image affine(ImageView image, const AffineMatrix& matrix, Interpolation interpol
   return out;
 }
 
-AffineMatrix inverse_affine_matrix(const AffineParameters& parameters) {
-  const double shear_x = radians(parameters.shear[0]);
-  const double shear_y = radians(parameters.shear[1]);
-  const double a = std::cos(-shear_y) / std::cos(shear_y);
-  const double b = -std::cos(-shear_y) * std::tan(shear_x) / std::cos(shear_y);
-  const double c = std::sin(-shear_y) / std::cos(shear_y);
-  const double d = -std::sin(-shear_y) * std::tan(shear_x) / std::cos(shear_y) + 1;
-  const auto [center_x, center_y] = parameters.center;
-  const auto [move_x, move_y] = parameters.translate;
-  AffineMatrix matrix = {d, -b, 0, -c, a, 0};
-  matrix[2] = matrix[0] * (-center_x - move_x) + matrix[1] * (-center_y - move_y) + center_x;
-  matrix[5] = matrix[3] * (-center_x - move_x) + matrix[4] * (-center_y - move_y) + center_y;
-  return matrix;
-}
-
 Image rotate(ImageView image, double degrees, Interpolation interpolation, const Color& fill) {
   double turn = std::fmod(degrees, 360.0);
   turn += turn < 0 ? 360.0 : 0.0;
   if (turn == 0) {
     return crop(image, {.width = image.width, .height = image.height});
   }
-  const double angle = -radians(turn);
-  const double cosine = round_15(std::cos(angle));
-  const double sine = round_15(std::sin(angle));
-  const double center_x = static_cast<double>(image.width) / 2;
-  const double center_y = static_cast<double>(image.height) / 2;
-  const double minus_sine = round_15(-std::sin(angle));
-  return affine(image,
-                {cosine, sine, cosine * -center_x + sine * -center_y + center_x, minus_sine, cosine,
-                 minus_sine * -center_x + cosine * -center_y + center_y},
-                interpolation, fill);
+  return affine(image, rotation_matrix(turn, image.size()), interpolation, fill);
 }
 
 }  // namespace lockstep::data
