@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""lint_files.py tidy|alone COMPILE_COMMANDS REGEX: clang-tidy over these files, or: do they compile?
+"""lint_files.py tidy|analyze|alone COMPILE_COMMANDS REGEX: looks at these files with clang.
 
-`alone` compiles each file by itself: builds join files, so one of them can live on another's includes.
+`tidy` is for joined files: clang-tidy without the static analyzer, which looks at no included file.
+`analyze` is the static analyzer. It and `alone` compile each file by itself: builds join files, so one
+of them can live on another's includes.
 A file that was clean is not looked at again until its text, with all it includes, or the tool changes
-(build/tidy/clean remembers); ALL=1 looks at everything.
+(build/clean remembers); ALL=1 looks at everything.
 """
 
 import concurrent.futures
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import time
 
-CLEAN = pathlib.Path("build/tidy/clean")
+CLEAN = pathlib.Path("build/clean")
 
 
 def run(arguments, directory):
@@ -34,8 +36,9 @@ def compiler(command):
 def tool_for(mode, command):
     if mode == "alone":
         return [*compiler(command), "-fsyntax-only", "-w", command["file"]]
-    tidy = os.environ.get("CLANG_TIDY", "clang-tidy")
-    return [tidy, "--quiet", "-p", os.path.abspath("build/tidy"), command["file"]]
+    checks = {"tidy": "-clang-analyzer-*", "analyze": "-*,clang-analyzer-*,-clang-analyzer-optin.*"}[mode]
+    return [os.environ.get("CLANG_TIDY", "clang-tidy"), "--quiet", f"--checks={checks}",
+            "-p", os.path.abspath(sys.argv[2]), command["file"]]
 
 
 def fingerprint(mode, command, tool_version):
@@ -55,7 +58,7 @@ def look_at(mode, command, tool_version):
         return "known", ""
     result = run(tool_for(mode, command), command["directory"])
     if result.returncode != 0:
-        return "faulty", (result.stdout + result.stderr)[:6000]
+        return "faulty", (result.stdout + result.stderr)[:20000]
     if stamp:
         stamp.touch()
     return "clean", ""

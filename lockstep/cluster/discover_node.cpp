@@ -10,7 +10,7 @@
 namespace lockstep::cluster {
 namespace {
 
-const char* const kNodeFlags = "give --nnodes, --node-rank and --master-addr";
+constexpr const char* kNodeFlags = "give --nnodes, --node-rank and --master-addr";
 
 // How to start one task a node.
 std::string one_a_node(Starter starter) {

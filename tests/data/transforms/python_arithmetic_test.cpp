@@ -7,7 +7,7 @@ namespace {
 
 // The numbers are Python's. A product and a sum that are rounded once give others.
 TEST(PythonArithmetic, RotatesAsPillow) {
-  const AffineMatrix matrix = rotation_matrix(20.36781905246913, {.height = 115, .width = 39});
+  const AffineMatrix matrix = rotation_matrix(20.36781905246913, {115, 39});
   const AffineMatrix expected = {0x1.dffd111d05202p-1, -0x1.64660dd606752p-2,
                                  0x1.53b57a009aadbp+4, 0x1.64660dd606752p-2,
                                  0x1.dffd111d05202p-1, -0x1.988e97bad96c0p+1};
