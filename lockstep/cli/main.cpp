@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/run.h"
 
@@ -65,8 +66,10 @@ int execute_sibling(const std::string& folder, const std::string& command, char*
     ::execv(path.c_str(), argv);
     throw_errno("executing '" + path + "'");
   }
+  const auto meant = nearest_name(command, commands_in(folder));
   throw UsageError("there is no command '" + command + "'\n" + usage(folder) +
-                   "HINT: to start a program on several ranks: lockstep run " + command);
+                   (meant ? "HINT: did you mean: lockstep " + *meant
+                          : "HINT: to start a program on several ranks: lockstep run " + command));
 }
 
 int run_main(int argc, char** argv) {

@@ -208,5 +208,14 @@ def test_siblings_are_commands(launcher):
     done = subprocess.run([BIN / "lockstep", "no-such-command"], capture_output=True, text=True)
     assert done.returncode == 2
     assert "there is no command 'no-such-command'" in done.stderr and "run" in done.stderr
+    assert "HINT: to start a program on several ranks: lockstep run no-such-command\n" in done.stderr
     done = subprocess.run([BIN / "lockstep", "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.startswith("lockstep ")
+
+
+@pytest.mark.parametrize("written, meant", [("trian", "train"), ("rnu", "run"), ("inspct", "inspect")])
+def test_command_that_does_not_exist_leads_to_the_nearest_one(written, meant):
+    done = subprocess.run([BIN / "lockstep", written, "--epochs", "3"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"lockstep: there is no command '{written}'\n")
+    assert done.stderr.endswith(f"HINT: did you mean: lockstep {meant}\n")

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::launch {
@@ -94,36 +95,15 @@ const Flag* find_letter(char letter) {
   return found == std::end(kFlags) || letter == '\0' ? nullptr : found;
 }
 
-// How many single-letter edits turn one word into the other.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
+[[noreturn]] void throw_unknown(std::string_view given) {
+  std::vector<std::string> names;
+  for (const auto& flag : kFlags) {
+    names.push_back("--" + std::string(flag.name));
   }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row[b.size()];
-}
-
-[[noreturn]] void throw_unknown(std::string_view given, std::string_view name) {
-  std::string hint = "'lockstep run --help' lists the flags";
-  std::size_t best = 4;
-  if (name.size() < 64) {
-    for (const auto& flag : kFlags) {
-      const bool beginning = name.size() >= 3 && flag.name.starts_with(name);
-      const std::size_t distance = beginning ? 1 : edit_distance(name, flag.name);
-      if (distance < best && distance < flag.name.size() / 2) {
-        best = distance;
-        hint = "did you mean --" + std::string(flag.name) + "?";
-      }
-    }
-  }
-  throw UsageError("unknown flag " + std::string(given) + "\nHINT: " + hint);
+  const auto meant = nearest_name(given, names);
+  throw UsageError(
+      "unknown flag " + std::string(given) + "\nHINT: " +
+      (meant ? "did you mean " + *meant + "?" : "'lockstep run --help' lists the flags"));
 }
 
 [[noreturn]] void throw_not_yet(std::string_view what) {
@@ -153,7 +133,7 @@ Word parse_long(std::string_view text) {
   std::replace(name.begin(), name.end(), '_', '-');
   word.flag = find_flag(name);
   if (word.flag == nullptr) {
-    throw_unknown(word.shown, name);
+    throw_unknown(word.shown);
   }
   if (equals != std::string_view::npos) {
     word.value = text.substr(equals + 1);
@@ -166,7 +146,7 @@ Word parse_short(std::string_view text) {
   word.shown = text.substr(0, 2);
   word.flag = find_letter(text[1]);
   if (word.flag == nullptr || (!word.flag->takes_value() && text.size() > 2)) {
-    throw_unknown(text, text.substr(1));
+    throw_unknown(text);
   }
   if (text.size() > 2) {
     word.value = text.substr(text[2] == '=' ? 3 : 2);
