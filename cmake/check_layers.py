@@ -34,7 +34,8 @@ MAY_INCLUDE = {
 TORCH_FREE = {"base", "cluster", "net", "shm", "log", "launch", "checkpoint"}
 # Folders of other layers that are torch-free too: parsers of files, which are fuzzed, and worker
 # threads with what they do, which sanitizers look at.
-TORCH_FREE_FOLDERS = {"data/cache", "data/decode", "data/readers", "data/transforms", "data/workers"}
+TORCH_FREE_FOLDERS = {"data/cache", "data/decode", "data/readers", "data/transforms", "data/workers",
+                      "train/run"}
 # Rooms of a layer, and which other rooms of it each may include. A room may always include the headers
 # that lie in the layer's own folder; those may include any room.
 ROOMS = {

@@ -1,0 +1,234 @@
+#include "lockstep/train/run/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/run/lock_holder.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kFinished = "finished";
+constexpr std::size_t kMostOfAName = 50;
+constexpr mode_t kPrivateFolder = 0700;
+constexpr mode_t kPrivateFile = 0600;
+
+std::string safe(const std::string& name, const std::string& otherwise) {
+  std::string safe;
+  for (const char c : name) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '-' || c == '_';
+    safe += plain ? c : '-';
+  }
+  safe.erase(0, std::min(safe.find_first_not_of(".-"), safe.size()));
+  safe.resize(std::min(safe.size(), kMostOfAName));
+  safe.erase(safe.find_last_not_of(".-") + 1);
+  return safe.empty() ? otherwise : safe;
+}
+
+// "imagenet" of "/data/imagenet/", and of "." in that folder.
+std::string last_part(const std::string& path) {
+  std::error_code error;
+  std::filesystem::path whole(path);
+  const auto last = whole.filename();
+  if (last == "." || last == "..") {
+    whole = std::filesystem::canonical(whole, error);
+  }
+  if (!whole.has_filename()) {
+    whole = whole.parent_path();
+  }
+  return whole.extension() == ".csv" ? whole.stem() : whole.filename();
+}
+
+// The number of a run: 1 for "name", n for "name-n" with n from 2 on, 0 for other names.
+std::int64_t number_of(std::string_view folder, std::string_view name) {
+  if (folder == name) {
+    return 1;
+  }
+  if (!folder.starts_with(name) || folder[name.size()] != '-') {
+    return 0;
+  }
+  const auto digits = folder.substr(name.size() + 1);
+  const auto number = parse_int(digits);
+  return number && *number >= 2 && digits.front() != '0' ? *number : 0;
+}
+
+std::string numbered(const std::string& name, std::int64_t number) {
+  return number <= 1 ? name : name + "-" + std::to_string(number);
+}
+
+// 0 if there is none.
+std::int64_t newest_run(const std::string& root, const std::string& name) {
+  std::int64_t newest = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
+       it.increment(error)) {
+    newest = std::max(newest, number_of(it->path().filename().string(), name));
+  }
+  return newest;
+}
+
+// Every part of the path that is not there. False, with errno, if one cannot be made.
+bool make_folders(const std::string& path) {
+  std::filesystem::path made;
+  for (const auto& part : std::filesystem::path(path)) {
+    made /= part;
+    if (::mkdir(made.c_str(), kPrivateFolder) != 0 && errno != EEXIST &&
+        !std::filesystem::is_directory(made)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+UniqueFd open_folder(const std::string& path) {
+  UniqueFd folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!folder) {
+    const bool other = errno == ELOOP || errno == ENOTDIR;
+    throw_errno("opening the run folder '" + path + "'" +
+                (other ? " (a link or a file; expected a folder, so remove or rename it)" : ""));
+  }
+  struct stat status{};
+  if (::fstat(folder.get(), &status) != 0) {
+    throw_errno("looking at the run folder '" + path + "'");
+  }
+  if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
+    throw IoError("the run folder '" + path +
+                  "' can be written by everyone, who could replace what a resumed run reads; chmod "
+                  "o-w it");
+  }
+  return folder;
+}
+
+bool has_mark(int folder) {
+  struct stat status{};
+  return ::fstatat(folder, kFinished, &status, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+}  // namespace
+
+std::string run_name(const std::string& data, const std::string& model) {
+  return safe(last_part(data), "data") + "-" + safe(model, "model");
+}
+
+RunFolder RunFolder::open_existing(const std::string& path) {
+  RunFolder run;
+  run.path_ = path;
+  run.folder_ = open_folder(path);
+  run.lock_or_throw();
+  run.is_finished_ = has_mark(run.folder_.get());
+  run.is_resumed_ = !run.is_finished_;
+  return run;
+}
+
+RunFolder RunFolder::open(const RunFolderOptions& options) {
+  std::int64_t number = newest_run(options.root, options.name);
+  // What is finished, and whether it is, can be told of a folder that no other process has.
+  if (number > 0 && options.resume) {
+    RunFolder newest = open_existing(options.root + "/" + numbered(options.name, number));
+    if (!newest.is_finished()) {
+      return newest;
+    }
+  }
+  RunFolder run;
+  if (!make_folders(options.root)) {
+    run.path_ = options.root + "/" + numbered(options.name, number + 1);
+    run.why_not_made_ = std::strerror(errno);
+    return run;
+  }
+  // Others may make folders at the same time: each gets one of its own.
+  do {
+    run.path_ = options.root + "/" + numbered(options.name, ++number);
+    if (::mkdir(run.path_.c_str(), kPrivateFolder) == 0) {
+      run.folder_ = open_folder(run.path_);
+      run.lock_or_throw();
+      return run;
+    }
+  } while (errno == EEXIST);
+  run.why_not_made_ = std::strerror(errno);
+  return run;
+}
+
+// A process that was forked meanwhile has the descriptor, too, and would keep the lock.
+RunFolder::~RunFolder() {
+  if (folder_) {
+    ::flock(folder_.get(), LOCK_UN);
+  }
+}
+
+// Where the file system has no locks there is none.
+void RunFolder::lock_or_throw() const {
+  int failed = 0;
+  do {
+    failed = ::flock(folder_.get(), LOCK_EX | LOCK_NB);
+  } while (failed != 0 && errno == EINTR);
+  if (failed != 0 && errno == EWOULDBLOCK) {
+    const pid_t holder = lock_holder(folder_.get());
+    throw UsageError("the run '" + path_ + "' is in use by " +
+                     (holder > 0 ? "process " + std::to_string(holder) : "another process") +
+                     ", expected one process for a run; wait for its end, or start a run of its "
+                     "own with --resume no");
+  }
+}
+
+std::string RunFolder::why_not() const {
+  const auto because = [&](const std::string& reason) {
+    return "the run folder '" + path_ + "' cannot be written: " + reason;
+  };
+  if (!folder_) {
+    return because(why_not_made_);
+  }
+  struct stat ours{};
+  struct stat named{};
+  if (::fstat(folder_.get(), &ours) != 0 || ::lstat(path_.c_str(), &named) != 0) {
+    return because(std::strerror(errno));
+  }
+  if (ours.st_ino != named.st_ino || ours.st_dev != named.st_dev) {
+    return because("another one has taken its place");
+  }
+  if (::faccessat(folder_.get(), ".", W_OK | X_OK, AT_EACCESS) != 0) {
+    return because(std::strerror(errno));
+  }
+  return "";
+}
+
+std::string RunFolder::make_subfolder(const std::string& name) const {
+  const std::string path = file(name);
+  if (!folder_) {
+    throw IoError(why_not());
+  }
+  struct stat status{};
+  if (::mkdirat(folder_.get(), name.c_str(), kPrivateFolder) != 0 && errno != EEXIST) {
+    throw_errno("making the folder '" + path + "'");
+  }
+  if (::fstatat(folder_.get(), name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
+    throw_errno("looking at the folder '" + path + "'");
+  }
+  if (!S_ISDIR(status.st_mode)) {
+    throw IoError("'" + path + "' is a link or a file, expected a folder; remove or rename it");
+  }
+  return path;
+}
+
+void RunFolder::mark_finished() {
+  if (!folder_) {
+    throw IoError(why_not());
+  }
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW;
+  const UniqueFd mark(::openat(folder_.get(), kFinished, flags, kPrivateFile));
+  if (!mark || ::fsync(mark.get()) != 0 || ::fsync(folder_.get()) != 0) {
+    throw_errno("writing '" + file(kFinished) + "', which says that the run is finished");
+  }
+  is_finished_ = true;
+}
+
+}  // namespace lockstep::train

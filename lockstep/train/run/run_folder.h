@@ -1,0 +1,71 @@
+// Where a run keeps its files: runs/<data>-<model>, and -2, -3, ... for the runs after it.
+//
+// The newest run of a name decides: if it is not finished it is resumed, else a new folder follows.
+// One process at a time has a folder. A disk that refuses to be written is no error: the trainer
+// asks can_write(), says why_not(), and goes on without files.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "lockstep/base/fd.h"
+
+namespace lockstep::train {
+
+// "fashion-mnist-resnet18": the last part of each, without ".csv", and with a dash in the place of
+// what is no letter, digit, dot, dash or underscore. Never empty, never with a dot in front, and at
+// most 100 characters.
+std::string run_name(const std::string& data, const std::string& model);
+
+struct RunFolderOptions {
+  std::string root = "runs";  // Made if it is not there. It may be a link.
+  std::string name;           // From run_name().
+  bool resume = true;         // Else a new folder follows, whatever the newest one holds. A process
+                              // that a launcher restarted must resume.
+};
+
+class RunFolder {
+ public:
+  // Throws UsageError if another process has the run, and IoError if its folder is a link, no
+  // folder, or one that everyone may write to.
+  static RunFolder open(const RunFolderOptions& options);
+
+  // Exactly this folder, which must be there: for --resume PATH and --eval-only. Throws as open(),
+  // and IoError if it is missing.
+  static RunFolder open_existing(const std::string& path);
+
+  ~RunFolder();
+  RunFolder(RunFolder&&) = default;
+  RunFolder& operator=(RunFolder&&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
+
+  // Whether it was there before, and mark_finished() was not called for it.
+  [[nodiscard]] bool is_resumed() const { return is_resumed_; }
+  [[nodiscard]] bool is_finished() const { return is_finished_; }
+
+  // Looks at the disk. False if the folder could not be made, may not be written, or is gone since.
+  [[nodiscard]] bool can_write() const { return why_not().empty(); }
+  // A sentence that names the folder and the reason; empty if it can be written.
+  [[nodiscard]] std::string why_not() const;
+
+  // Makes a folder in it that the user alone may read, or finds one. Throws IoError.
+  [[nodiscard]] std::string make_subfolder(const std::string& name) const;
+
+  // The next open() of this name makes a new folder. Returns when the disk has it. Throws IoError.
+  void mark_finished();
+
+ private:
+  RunFolder() = default;
+  void lock_or_throw() const;
+
+  std::string path_;
+  UniqueFd folder_;  // With the lock; none if it could not be made.
+  std::string why_not_made_;
+  bool is_resumed_ = false;
+  bool is_finished_ = false;
+};
+
+}  // namespace lockstep::train
