@@ -30,6 +30,7 @@
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/log/metrics.h"
 #include "lockstep/log/read_events.h"
+#include "lockstep/log/resume_events.h"
 #include "lockstep/log/summary_writer.h"
 #include "lockstep/models/convnet.h"
 #include "lockstep/models/mlp.h"

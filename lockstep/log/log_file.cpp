@@ -68,7 +68,7 @@ LogFile::LogFile(std::string path, OpenLog how, OnWarning on_warning)
     : path_(std::move(path)), on_warning_(std::move(on_warning)) {
   const int flags =
       O_CREAT | O_CLOEXEC | O_NOFOLLOW | (how == OpenLog::kNew ? O_WRONLY | O_EXCL : O_RDWR);
-  file_.reset(::open(path_.c_str(), flags, 0644));
+  file_.reset(::open(path_.c_str(), flags, 0600));
   if (file_ && how == OpenLog::kLines && is_locked_elsewhere(file_.get())) {
     throw IoError("opening the log file '" + path_ +
                   "': another writer has it open, and two overwrite each other; let one rank alone "
@@ -91,11 +91,48 @@ LogFile::LogFile(std::string path, OpenLog how, OnWarning on_warning)
 
 void LogFile::append(std::string_view record) {
   std::unique_lock lock(mutex_);
+  require_open();
+  const auto what = write(record);
+  warn(std::move(lock), what);
+}
+
+std::string LogFile::content() {
+  std::unique_lock lock(mutex_);
+  std::string text(file_ ? static_cast<std::size_t>(size_) : 0, '\0');
+  std::size_t filled = 0;
+  while (filled < text.size()) {
+    const ssize_t got = ::pread(file_.get(), text.data() + filled, text.size() - filled,
+                                static_cast<off_t>(filled));
+    if (got < 0 && errno == EINTR) {
+      continue;
+    }
+    if (got <= 0) {
+      warn(std::move(lock), got < 0 ? std::strerror(errno) : "it is shorter than it was");
+      return "";
+    }
+    filled += static_cast<std::size_t>(got);
+  }
+  return text;
+}
+
+void LogFile::cut(std::int64_t size) {
+  std::unique_lock lock(mutex_);
+  require_open();
+  if (!file_ || size >= size_) {
+    return;
+  }
+  if (::ftruncate(file_.get(), size) != 0) {
+    warn(std::move(lock),
+         "cannot be cut to what a resumed run has done: " + std::string(std::strerror(errno)));
+    return;
+  }
+  size_ = size;
+}
+
+void LogFile::require_open() const {
   if (closed_) {
     throw UsageError("the log '" + path_ + "' is closed; make a new one to go on");
   }
-  const auto what = write(record);
-  warn(std::move(lock), what);
 }
 
 void LogFile::flush() {

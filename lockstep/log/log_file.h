@@ -2,6 +2,7 @@
 //
 // A run is worth more than its log: what the disk refuses later on is lost, with one warning, and
 // nothing throws. Each record is written when it comes, so a process that is killed loses none.
+// The user alone may read it.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,13 @@ class LogFile {
   // Returns when what was appended is on the disk. Does nothing after close().
   void flush();
 
+  // The whole records. Empty, with a warning, if the file cannot be read.
+  [[nodiscard]] std::string content();
+
+  // Keeps the first `size` bytes, where a record ends. A disk that refuses keeps more, with a
+  // warning. Throws UsageError after close().
+  void cut(std::int64_t size);
+
   // Flushes, and writes nothing more. Threads may still call the others.
   void close();
 
@@ -52,6 +60,7 @@ class LogFile {
   // With the mutex held: what to warn of, empty if nothing.
   [[nodiscard]] std::string why_gone();
   [[nodiscard]] std::string write(std::string_view record);
+  void require_open() const;
   [[nodiscard]] std::string sync();
   void warn(std::unique_lock<std::mutex> lock, const std::string& what);
 

@@ -3,8 +3,11 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/log/utf8.h"
 
 namespace lockstep::log {
@@ -79,6 +82,36 @@ std::string csv_value(const MetricValue& value) {
   return number != nullptr ? number_text(*number) : shortest(std::get<std::int64_t>(value));
 }
 
+// The integer at the beginning of a text; nothing if there is none.
+std::optional<std::int64_t> leading_int(std::string_view text) {
+  return parse_int(text.substr(0, text.find_first_not_of("-0123456789")));
+}
+
+// The number of this name in a line of json_line(). No other place of such a line has a name in
+// quotes before a colon: a quote inside of a text has a backslash.
+std::optional<std::int64_t> number_in(std::string_view line, const std::string& name) {
+  const std::string key = json_string(name) + ":";
+  const auto at = line.find(key);
+  if (at == std::string_view::npos) {
+    return std::nullopt;
+  }
+  return leading_int(trim(line.substr(at + key.size())));
+}
+
+// Cuts the file before the first line that is not to be kept.
+void cut_lines(LogFile& file, const std::function<bool(std::string_view line)>& keep) {
+  const std::string content = file.content();
+  std::size_t begin = 0;
+  while (begin < content.size()) {
+    const auto end = content.find('\n', begin);
+    if (!keep(std::string_view(content).substr(begin, end - begin))) {
+      file.cut(static_cast<std::int64_t>(begin));
+      return;
+    }
+    begin = end + 1;
+  }
+}
+
 }  // namespace
 
 std::string json_line(const Metrics& metrics) {
@@ -92,9 +125,18 @@ std::string json_line(const Metrics& metrics) {
 MetricsFile::MetricsFile(std::string path, OnWarning on_warning)
     : file_(std::move(path), OpenLog::kLines, std::move(on_warning)) {}
 
+void MetricsFile::drop_after(const std::string& name, std::int64_t last) {
+  cut_lines(file_,
+            [&](std::string_view line) { return number_in(line, name).value_or(last) <= last; });
+}
+
+void SummaryCsv::drop_after(std::int64_t last) {
+  cut_lines(file_, [&](std::string_view line) { return leading_int(line).value_or(last) <= last; });
+}
+
 SummaryCsv::SummaryCsv(std::string path, OnWarning on_warning)
     : file_(std::move(path), OpenLog::kLines, std::move(on_warning)) {
-  const auto content = read_file(file_.path(), static_cast<std::size_t>(file_.size()));
+  const auto content = file_.content();
   header_ = content.substr(0, content.find('\n'));
 }
 

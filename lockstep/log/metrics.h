@@ -28,6 +28,11 @@ class MetricsFile {
   explicit MetricsFile(std::string path, OnWarning on_warning = warn_on_stderr);
 
   void write(const Metrics& metrics) { file_.append(json_line(metrics)); }
+
+  // For a run that goes on from a checkpoint: removes the first line whose number `name` ("step")
+  // is greater than `last`, and all that follow it. So a step is in the file once, if its line is
+  // written before its checkpoint.
+  void drop_after(const std::string& name, std::int64_t last);
   void flush() { file_.flush(); }
 
  private:
@@ -41,6 +46,9 @@ class SummaryCsv {
 
   // The first row's names are the header. Throws UsageError if a later row has other names.
   void write(const Metrics& row);
+
+  // As that of MetricsFile; the number is that of the first column.
+  void drop_after(std::int64_t last);
   void flush() { file_.flush(); }
 
  private:

@@ -69,6 +69,43 @@ TEST_F(LogFileTest, ARecordIsInTheFileWhenTheCallReturns) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
+TEST_F(LogFileTest, TheUserAloneMayReadIt) {
+  open(OpenLog::kNew);
+  EXPECT_EQ(std::filesystem::status(path()).permissions(), std::filesystem::perms(0600));
+}
+
+TEST_F(LogFileTest, WhatIsCutIsGoneAndTheNextRecordFollowsTheRest) {
+  auto file = open(OpenLog::kLines);
+  file.append("one\n");
+  file.append("two\n");
+  EXPECT_EQ(file.content(), "one\ntwo\n");
+  file.cut(100);
+  EXPECT_EQ(file.content(), "one\ntwo\n");
+  file.cut(4);
+  EXPECT_EQ(content(), "one\n");
+  file.append("three\n");
+  EXPECT_EQ(content(), "one\nthree\n");
+  file.close();
+  EXPECT_THROW(file.cut(0), UsageError);
+  EXPECT_THAT(warnings_, IsEmpty());
+}
+
+TEST_F(LogFileTest, ADiskThatRefusesToCutKeepsMore) {
+  const int status = test::run_in_child([&] {
+    auto file = open(OpenLog::kLines);
+    file.append("one\ntwo\n");
+    refuse_calls({SYS_ftruncate}, EIO);
+    file.cut(4);
+    file.append("three\n");
+    const bool well = warnings_.size() == 1 && content() == "one\ntwo\nthree\n" &&
+                      warnings_[0] == "writing '" + path() +
+                                          "': cannot be cut to what a resumed run has done: "
+                                          "Input/output error";
+    return well ? 0 : 1;
+  });
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(LogFileTest, ANewFileMustNotBeThere) {
   std::ofstream(path()) << "precious";
   EXPECT_THAT([&] { open(OpenLog::kNew); }, ThrowsMessage<IoError>(HasSubstr(path())));

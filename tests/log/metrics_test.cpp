@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "lockstep/base/error.h"
 #include "tests/support/child.h"
@@ -13,6 +14,7 @@ namespace lockstep::log {
 namespace {
 
 using std::int64_t;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -74,6 +76,56 @@ TEST_F(MetricsFiles, ARowOfOtherColumnsIsRefused) {
               ThrowsMessage<UsageError>(
                   HasSubstr("a row with the columns 'step', expected those of the file, 'epoch'")));
   EXPECT_EQ(read_file(path()), "epoch\n0\n");
+}
+
+TEST_F(MetricsFiles, AResumedRunHoldsEachStepOnce) {
+  {
+    MetricsFile metrics(path());
+    for (int64_t step = 1; step <= 6; ++step) {
+      metrics.write({{"epoch", int64_t{9}}, {"step", step}, {"note", std::string("\"step\": 99")}});
+    }
+    metrics.write({{"epoch", int64_t{9}}, {"eval_top1", 90.5}});
+  }
+  MetricsFile resumed(path());
+  resumed.drop_after("step", 4);
+  resumed.write({{"epoch", int64_t{9}}, {"step", int64_t{5}}});
+  std::vector<int64_t> steps;
+  for (std::istringstream lines(read_file(path())); !lines.eof();) {
+    std::string line;
+    if (std::getline(lines, line)) {
+      steps.push_back(nlohmann::json::parse(line).at("step"));
+    }
+  }
+  EXPECT_THAT(steps, ElementsAre(1, 2, 3, 4, 5));
+}
+
+TEST_F(MetricsFiles, LinesWithoutTheNumberStayIfTheyCameBefore) {
+  MetricsFile metrics(path());
+  metrics.write({{"started", std::string("now")}});
+  metrics.write({{"step", int64_t{1}}});
+  metrics.drop_after("step", 0);
+  EXPECT_EQ(read_file(path()), "{\"started\": \"now\"}\n");
+  metrics.drop_after("step", 0);
+  metrics.drop_after("other", 0);
+  EXPECT_EQ(read_file(path()), "{\"started\": \"now\"}\n");
+}
+
+TEST_F(MetricsFiles, ASummaryOfAResumedRunHoldsEachEpochOnce) {
+  const auto row = [](int64_t epoch) { return Metrics{{"epoch", epoch}, {"loss", 0.5}}; };
+  {
+    SummaryCsv csv(path());
+    for (int64_t epoch = 0; epoch < 12; ++epoch) {
+      csv.write(row(epoch));
+    }
+  }
+  SummaryCsv csv(path());
+  csv.drop_after(1);
+  csv.write(row(2));
+  EXPECT_EQ(read_file(path()), "epoch,loss\n0,0.5\n1,0.5\n2,0.5\n");
+  csv.drop_after(-1);
+  EXPECT_EQ(read_file(path()), "epoch,loss\n");
+  csv.write(row(0));
+  EXPECT_EQ(read_file(path()), "epoch,loss\n0,0.5\n");
 }
 
 }  // namespace

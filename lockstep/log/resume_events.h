@@ -1,0 +1,19 @@
+// Event files of a run that goes on from a checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/log/log_file.h"
+
+namespace lockstep::log {
+
+// Removes from the event files of a folder the first event of a step greater than `last_step`, and
+// all that follow it in its file: the run does those steps again. For TensorBoard alone
+// `purge_step` would do, because it hides them; other readers would find them twice. Nobody may
+// write to the files meanwhile. A file that is damaged or cannot be changed stays as it is, with a
+// warning; a folder that is not there is no error.
+void drop_events_after(const std::string& folder, std::int64_t last_step,
+                       const OnWarning& on_warning = warn_on_stderr);
+
+}  // namespace lockstep::log
