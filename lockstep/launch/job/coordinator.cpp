@@ -85,8 +85,10 @@ void Coordinator::on_failed(PeerId peer, const Failed& failed) {
   if (!verdict_.root_cause) {
     verdict_.root_cause = failed.failure;
   }
+  const bool in_order = stopped_in_order(*verdict_.root_cause);
+  verdict_.may_restart = verdict_.may_restart && !in_order;
   if (phase_ == Phase::kRunning) {
-    stop_others(peer, SIGTERM);
+    stop_others(peer, in_order ? 0 : SIGTERM);
   }
 }
 
@@ -142,9 +144,10 @@ void Coordinator::on_interrupted(PeerId peer, const Interrupted& interrupted) {
             "lockstep run: the job was ended by " + signal_name(interrupted.signal) + who + "\n",
             std::nullopt};
   }
+  const bool in_order = verdict_.root_cause && stopped_in_order(*verdict_.root_cause);
   if (phase_ == Phase::kJoining) {
     end(*verdict_.end);
-  } else if (phase_ == Phase::kRunning) {
+  } else if (phase_ == Phase::kRunning || (phase_ == Phase::kStopping && in_order)) {
     // The sender too: it may have been between two attempts, and about to start the next one.
     stop_others(-1, interrupted.signal);
     conclude_if_all_stopped();
@@ -270,6 +273,12 @@ void Coordinator::conclude() {
   }
   if (verdict_.end) {
     end(*verdict_.end, list_failures(failures, several()) + verdict_.end->text);
+  } else if (stopped_in_order(failures.front())) {
+    const std::string text =
+        "lockstep run: the job stopped in order: " + describe_worker(failures.front(), several()) +
+        ": " + describe_end(failures.front()) +
+        "; nothing is restarted, and the same command goes on\n";
+    end({kStoppedInOrder, text, std::nullopt}, list_failures(failures, several()) + text);
   } else if (plan_.attempt < settings_.max_restarts && verdict_.may_restart &&
              verdict_.still_alive.empty()) {
     ++plan_.attempt;

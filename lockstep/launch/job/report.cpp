@@ -139,8 +139,9 @@ std::string describe_end(const Failure& failure) {
 
 std::string list_failures(const std::vector<Failure>& failures, bool several_nodes) {
   std::vector<Failure> own_fault;
-  std::copy_if(failures.begin(), failures.end(), std::back_inserter(own_fault),
-               [](const Failure& failure) { return !failure.stopped_by_us; });
+  std::copy_if(
+      failures.begin(), failures.end(), std::back_inserter(own_fault),
+      [](const Failure& failure) { return !failure.stopped_by_us && !stopped_in_order(failure); });
   return list(own_fault, "lockstep run: workers that failed meanwhile:\n", several_nodes);
 }
 

@@ -18,7 +18,8 @@ std::string describe_end(const Failure& failure);
 // get one line each, at most ten; those that were merely stopped share one line.
 std::string format_report(const std::vector<Failure>& failures, bool several_nodes);
 
-// One line for each worker that failed without being told to stop; empty if there is none.
+// One line for each worker that failed without being told to stop; empty if there is none. Those
+// that stopped in order did not fail.
 std::string list_failures(const std::vector<Failure>& failures, bool several_nodes);
 
 // Lines of a worker's output, or frames of its traceback, that a report shows.

@@ -8,6 +8,12 @@
 #include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
+namespace {
+
+constexpr int kNoSignal = 0;
+
+}  // namespace
+
 LocalNode::LocalNode(const Context& context, EventLoop& loop, Consoles& consoles, NodeHooks hooks)
     : context_(context),
       loop_(loop),
@@ -44,8 +50,14 @@ void LocalNode::prepare_and_start() {
 }
 
 void LocalNode::stop(const Stop& command) {
-  if (command.attempt == attempt_ && phase_ == Phase::kRunning) {
+  if (command.attempt != attempt_) {
+    return;
+  }
+  if (phase_ == Phase::kRunning) {
     begin_stop(command.signal);
+  } else if (phase_ == Phase::kStopping && stops_in_order_ && command.signal != kNoSignal) {
+    stops_in_order_ = false;
+    workers_->signal(command.signal);
   }
 }
 
@@ -75,7 +87,10 @@ void LocalNode::pass_on(int signal) {
 void LocalNode::begin_stop(int signal) {
   phase_ = Phase::kStopping;
   deadline_ = Deadline::in(context_.options.shutdown_timeout);
-  workers_->signal(signal);
+  stops_in_order_ = signal == kNoSignal;
+  if (!stops_in_order_) {
+    workers_->signal(signal);
+  }
   finish_if_all_ended();
 }
 
@@ -84,9 +99,10 @@ void LocalNode::on_exits(const std::vector<ChildExit>& exits) {
     return;
   }
   workers_->on_exits(exits);
-  if (phase_ == Phase::kRunning && workers_->first_failure() != nullptr) {
-    hooks_.report(Failed{attempt_, *workers_->first_failure()});
-    begin_stop(SIGTERM);
+  const Failure* first = workers_->first_failure();
+  if (phase_ == Phase::kRunning && first != nullptr) {
+    hooks_.report(Failed{attempt_, *first});
+    begin_stop(stopped_in_order(*first) ? kNoSignal : SIGTERM);
   } else {
     finish_if_all_ended();
   }

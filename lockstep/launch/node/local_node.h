@@ -1,5 +1,6 @@
 // What happens on this node: starts the workers it is told to start, stops them when one fails,
-// when told to or when the user interrupts, and reports how it went.
+// when told to or when the user interrupts, and reports how it went. When one stopped in order, the
+// others have the shutdown time to end by themselves, without a signal.
 #pragma once
 
 #include <functional>
@@ -55,6 +56,7 @@ class LocalNode {
   int attempt_ = -1;
   std::unique_ptr<WorkerGroup> workers_;
   Deadline deadline_;               // For stopping, then for killing.
+  bool stops_in_order_ = false;     // No worker was signalled.
   bool said_that_we_wait_ = false;  // And for how long, in this attempt.
   std::string stuck_;               // What still lives of an attempt, if it could not be killed.
 };

@@ -226,6 +226,9 @@ void WorkerGroup::on_exits(const std::vector<ChildExit>& exits) {
       return std::pair(a.timestamp, a.rank) < std::pair(b.timestamp, b.rank);
     });
   }
+  // Whoever stopped in order has seen no failure, so one that we see at the same moment came first.
+  std::stable_partition(first_new, failures_.end(),
+                        [](const Failure& failure) { return !stopped_in_order(failure); });
 }
 
 void WorkerGroup::record(Worker& worker, int status) {

@@ -25,6 +25,14 @@ struct Failure {
   std::string log_path;     // Empty: not kept.
 };
 
+// EX_TEMPFAIL of sysexits.h. A worker that ends with it was asked to stop, has saved its work, and
+// goes on when the same job is started again: no failure, although not 0.
+inline constexpr int kStoppedInOrder = 75;
+
+inline bool stopped_in_order(const Failure& failure) {
+  return failure.signal == 0 && failure.exit_code == kStoppedInOrder;
+}
+
 // The code a shell would show: 128 + n for a signal.
 inline int shell_code(const Failure& failure) {
   return failure.signal != 0 ? 128 + failure.signal : failure.exit_code;

@@ -224,7 +224,7 @@ Message read_message(const Json& json) {
     return Unable{attempt(), text_at(json, "why")};
   }
   if (type == "stop") {
-    return Stop{attempt(), signal()};
+    return Stop{attempt(), number_at(json, "signal", 0, 127)};
   }
   if (type == "stopped") {
     return read_stopped(json);

@@ -53,7 +53,7 @@ struct Unable {
 
 struct Stop {
   int attempt = 0;
-  int signal = 0;
+  int signal = 0;  // 0: workers get none. They have their shutdown time to end by themselves.
 };
 
 // All workers of the node are gone, and not all of them succeeded.

@@ -10,6 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 Join node(const std::string& host, int rank, int nodes) {
@@ -136,6 +137,68 @@ TEST(Coordinator, RestartsTheWholeGroupWithANewStore) {
   job->on_message(kLocalPeer, Stopped{1, {failure_on(0, 0, 4)}, ""});
   job->on_message(1, Stopped{1, {}, ""});
   EXPECT_EQ(job.sent<End>().at(1).exit_code, 4) << "no restart is left";
+}
+
+TEST(Coordinator, AWorkerThatStoppedInOrderSignalsNobodyAndRestartsNothing) {
+  Job job(2, 5);
+  job.sent<Start>();
+  job->on_message(1, Failed{0, failure_on(2, 1, 75)});
+  const auto stops = job.sent<Stop>();
+  ASSERT_THAT(stops, SizeIs(1));
+  EXPECT_EQ(stops.at(kLocalPeer).signal, 0);
+  job->on_message(7, node("host1", 1, 2));
+  EXPECT_TRUE(job.sent<Refused>().at(7).ending);
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 75)}, ""});
+  job->on_message(1, Stopped{0, {failure_on(2, 1, 75)}, ""});
+  const auto ends = job.sent<End>();
+  ASSERT_THAT(ends, SizeIs(2));
+  for (const auto& [peer, end] : ends) {
+    EXPECT_EQ(end.exit_code, 75);
+    EXPECT_EQ(
+        end.text,
+        "lockstep run: the job stopped in order: rank 2 (local rank 0) on node 1 'host1', pid "
+        "0: exit code 75; nothing is restarted, and the same command goes on\n");
+    EXPECT_FALSE(end.root_cause) << "an outer launcher must not tell it as a failure";
+  }
+}
+
+TEST(Coordinator, NodesThatAreDoneDoNotChangeAStopInOrder) {
+  Job job(2, 5);
+  job.sent<Start>();
+  job->on_message(kLocalPeer, Done{0});
+  job->on_message(1, Failed{0, failure_on(2, 1, 75)});
+  job->on_message(1, Stopped{0, {failure_on(2, 1, 75)}, ""});
+  EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 75);
+}
+
+TEST(Coordinator, WhoFailsDuringAStopInOrderIsNamed) {
+  Job job(1, 5);
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0, 75)});
+  Failure late = failure_on(2, 0, 15);
+  late.stopped_by_us = true;
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 75), failure_on(1, 0, 4), late}, ""});
+  const auto end = job.sent<End>().at(kLocalPeer);
+  EXPECT_EQ(end.exit_code, 75);
+  EXPECT_THAT(end.text, HasSubstr("failed meanwhile:\n  rank 1 (local rank 0) on 'host0', pid 0: "
+                                  "exit code 4\nlockstep run: the job stopped in order: rank 0"));
+  EXPECT_THAT(end.text, Not(HasSubstr("rank 2")));
+}
+
+TEST(Coordinator, AFailureBeforeAStopInOrderIsTheRootCause) {
+  Job job(1);
+  job->on_message(kLocalPeer, Failed{0, failure_on(1, 0, 4)});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 75), failure_on(1, 0, 4)}, ""});
+  EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 4);
+}
+
+TEST(Coordinator, AnInterruptDuringAStopInOrderReachesAllNodes) {
+  Job job(2);
+  job->on_message(1, Failed{0, failure_on(2, 1, 75)});
+  job.sent<Stop>();
+  job->on_message(kLocalPeer, Interrupted{SIGINT});
+  const auto stops = job.sent<Stop>();
+  ASSERT_THAT(stops, SizeIs(2));
+  EXPECT_EQ(stops.at(1).signal, SIGINT);
 }
 
 TEST(Coordinator, WordsFromAnEarlierAttemptAreIgnored) {

@@ -90,6 +90,55 @@ TEST_F(LocalNodeTest, AnInterruptIsPassedOnAndReported) {
   EXPECT_THAT(consoles_.err(), HasSubstr("SIGINT received: passed on to 2 workers"));
 }
 
+// Says when a signal came, and goes on.
+const char* const kTellsOfSignals =
+    "trap 'touch \"$TORCHELASTIC_ERROR_FILE.got\"; exit 5' TERM INT; "
+    "touch \"$TORCHELASTIC_ERROR_FILE.up\"; ";
+
+TEST_F(LocalNodeTest, AWorkerThatStoppedInOrderSignalsNobody) {
+  start(std::string(kTellsOfSignals) +
+            "[ $RANK = 1 ] && exit 75; while [ ! -e \"$TORCHELASTIC_ERROR_FILE.go\" ]; do sleep "
+            "0.01; done; exit 75",
+        2, std::chrono::seconds(9));
+  EXPECT_EQ(run_until<Failed>().failure.rank, 1);
+  EXPECT_TRUE(node_->busy()) << "the others have the shutdown time";
+  std::ofstream(folder_.path("attempt_0/0/error.json.go")) << "go";
+  const Stopped stopped = run_until<Stopped>();
+  ASSERT_THAT(stopped.failures, SizeIs(2));
+  EXPECT_EQ(stopped.failures[1].exit_code, 75);
+  EXPECT_FALSE(stopped.failures[1].stopped_by_us);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("attempt_0/0/error.json.got")));
+}
+
+TEST_F(LocalNodeTest, WhoStaysAfterAStopInOrderIsKilledAfterTheGrace) {
+  start("[ $RANK = 1 ] && exit 75; sleep 100", 2, std::chrono::milliseconds(50));
+  const Stopped stopped = run_until<Stopped>();
+  EXPECT_EQ(stopped.failures.at(1).signal, SIGKILL);
+  EXPECT_THAT(consoles_.err(), HasSubstr("did not end within 50 ms: killed"));
+}
+
+TEST_F(LocalNodeTest, AStopWithoutASignalWaitsAndALaterOneIsObeyed) {
+  start(std::string(kTellsOfSignals) + "while :; do sleep 0.01; done", 1, std::chrono::seconds(9));
+  ASSERT_TRUE(wait_for_file(folder_.path("attempt_0/0/error.json.up")));
+  node_->stop({0, 0});
+  EXPECT_TRUE(node_->busy());
+  node_->stop({0, 0});
+  EXPECT_FALSE(std::filesystem::exists(folder_.path("attempt_0/0/error.json.got")));
+  node_->stop({0, SIGINT});
+  EXPECT_EQ(run_until<Stopped>().failures.at(0).exit_code, 5);
+}
+
+TEST_F(LocalNodeTest, AFailureSeenAtTheSameMomentComesBeforeAStopInOrder) {
+  start("touch \"$TORCHELASTIC_ERROR_FILE.up\"; exit $((75 - RANK * 71))", 2,
+        std::chrono::seconds(9));
+  for (const char* rank : {"0", "1"}) {
+    ASSERT_TRUE(wait_for_file(folder_.path(std::string("attempt_0/") + rank + "/error.json.up")));
+  }
+  ::usleep(100'000);  // Both have ended before we look.
+  run_until<Stopped>();
+  EXPECT_EQ(std::get<Failed>(reports_.front()).failure.exit_code, 4);
+}
+
 TEST_F(LocalNodeTest, AStopForAnotherAttemptIsIgnored) {
   start("sleep 0.1", 1, std::chrono::seconds(9));
   node_->stop({7, SIGTERM});

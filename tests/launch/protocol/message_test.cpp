@@ -76,6 +76,7 @@ TEST(Message, FailuresSurviveTheTrip) {
 TEST(Message, SmallOnesSurviveTheTrip) {
   EXPECT_EQ(round_trip(Refused{"r"}).reason, "r");
   EXPECT_EQ(round_trip(Stop{3, 15}).signal, 15);
+  EXPECT_EQ(round_trip(Stop{3, 0}).signal, 0);
   EXPECT_EQ(round_trip(Done{3}).attempt, 3);
   EXPECT_EQ(round_trip(Interrupted{2}).signal, 2);
   EXPECT_TRUE(round_trip(Refused{"r", true}).ending);
@@ -139,7 +140,7 @@ TEST(Message, TextsFromOtherNodesComeWithoutControlCharacters) {
 
 TEST(Message, GarbageIsAPeerError) {
   for (const char* text : {"", "null", "[]", "{}", R"({"type": 1})", R"({"type": "nope"})",
-                           R"({"type": "stop"})", R"({"type": "stop", "attempt": 0, "signal": 0})",
+                           R"({"type": "stop"})", R"({"type": "stop", "attempt": 0, "signal": -1})",
                            R"({"type": "stop", "attempt": 0.5, "signal": 1})",
                            R"({"type": "stop", "attempt": 99999999999999999999, "signal": 1})",
                            R"({"type": "end", "exit_code": -1, "text": ""})",
