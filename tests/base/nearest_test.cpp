@@ -42,6 +42,7 @@ TEST(NearestName, IsNoneIfNoneIsNear) {
 TEST(NearestName, TakesDashesUnderscoresAndLargeLettersAsTheSame) {
   EXPECT_THAT(nearest_name("--batch_size", {"--batch-size", "--epochs"}),
               Optional(Eq("--batch-size")));
+  EXPECT_THAT(nearest_name("--lr_b", {"--lrxb", "--lr-b"}), Optional(Eq("--lr-b")));
   EXPECT_THAT(nearest_name("ResNet18", {"convnet", "resnet18", "resnet34"}),
               Optional(Eq("resnet18")));
   EXPECT_THAT(nearest_name("-epoch", {"--batch-size", "--epochs"}), Optional(Eq("--epochs")));

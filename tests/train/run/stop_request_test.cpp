@@ -110,7 +110,7 @@ TEST(StopRequest, OnlyOneEchoIsForgiven) {
     const StopRequest stop;
     signal_self(SIGTERM);
     wait_for_parent();
-    signal_self(SIGTERM);
+    wait_for_parent();
     return 7;
   });
   EXPECT_EQ(code, 143);
