@@ -23,11 +23,14 @@ void push_stage(torch::nn::Sequential& net, std::int64_t in, std::int64_t out) {
 
 torch::nn::Sequential convnet(const ConvnetOptions& options) {
   require_positive("convnet", "num_classes", options.num_classes);
+  require_positive("convnet", "in_channels", options.in_channels);
+  require_at_least(4, "convnet", {options.height, options.width});
   torch::nn::Sequential net;
-  push_stage(net, 1, 16);
+  push_stage(net, options.in_channels, 16);
   push_stage(net, 16, 32);
   net->push_back(torch::nn::Flatten());
-  net->push_back(torch::nn::Linear(32 * 7 * 7, options.num_classes));
+  const std::int64_t features = 32 * (options.height / 4) * (options.width / 4);
+  net->push_back(torch::nn::Linear(features, options.num_classes));
   return net;
 }
 

@@ -1,4 +1,4 @@
-// A small convolutional network for grey images of 28x28, with batch normalisation.
+// A small convolutional network for small images, with batch normalisation.
 //
 // Parameters and buffers have the names, order and initial values of the same nn.Sequential in
 // Python: 0.weight, 0.bias, 1.weight, 1.running_mean ...
@@ -12,10 +12,13 @@ namespace lockstep::models {
 
 struct ConvnetOptions {
   std::int64_t num_classes = 10;
+  std::int64_t in_channels = 1;
+  std::int64_t height = 28;  // At least 4, as the width.
+  std::int64_t width = 28;
 };
 
-// Takes [N, 1, 28, 28]. Draws from the global generator. Throws UsageError if num_classes is not
-// positive.
+// Takes [N, in_channels, height, width]. Draws from the global generator. Throws UsageError if a
+// size is too small.
 torch::nn::Sequential convnet(const ConvnetOptions& options = {});
 
 }  // namespace lockstep::models

@@ -94,6 +94,7 @@ class Block : public torch::nn::Cloneable<Block> {
 ResNet::ResNet(const ResNetShape& shape, const ResNetOptions& options)
     : Cloneable("ResNet"), shape_(shape), options_(options) {
   require_positive("resnet", "num_classes", options.num_classes);
+  require_positive("resnet", "in_channels", options.in_channels);
   for (const std::int64_t depth : shape.depths) {
     require_positive("resnet", "the depth of a layer", depth);
   }
@@ -101,9 +102,7 @@ ResNet::ResNet(const ResNetShape& shape, const ResNetOptions& options)
 }
 
 void ResNet::reset() {
-  conv1_ = register_module(
-      "conv1",
-      torch::nn::Conv2d(torch::nn::Conv2dOptions(3, 64, 7).stride(2).padding(3).bias(false)));
+  conv1_ = register_module("conv1", make_conv(options_.in_channels, 64, 7, 2));
   bn1_ = register_module("bn1", torch::nn::BatchNorm2d(64));
   std::int64_t planes = 64;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -165,6 +164,14 @@ std::shared_ptr<ResNet> resnet34(const ResNetOptions& options) {
 
 std::shared_ptr<ResNet> resnet50(const ResNetOptions& options) {
   return std::make_shared<ResNet>(ResNetShape{ResNetBlock::kBottleneck, {3, 4, 6, 3}}, options);
+}
+
+std::shared_ptr<ResNet> resnet101(const ResNetOptions& options) {
+  return std::make_shared<ResNet>(ResNetShape{ResNetBlock::kBottleneck, {3, 4, 23, 3}}, options);
+}
+
+std::shared_ptr<ResNet> resnet152(const ResNetOptions& options) {
+  return std::make_shared<ResNet>(ResNetShape{ResNetBlock::kBottleneck, {3, 8, 36, 3}}, options);
 }
 
 }  // namespace lockstep::models

@@ -18,6 +18,7 @@ namespace lockstep::models {
 
 struct ResNetOptions {
   std::int64_t num_classes = 1000;
+  std::int64_t in_channels = 3;
   // Residual branches start as zero, so that each block starts as the identity.
   bool zero_init_residual = false;
 };
@@ -34,7 +35,7 @@ class ResNet : public torch::nn::Cloneable<ResNet> {
   // Draws from the global generator. Throws UsageError if a size is not positive.
   ResNet(const ResNetShape& shape, const ResNetOptions& options);
 
-  // Takes [N, 3, H, W], 224x224 as a rule; returns [N, num_classes].
+  // Takes [N, in_channels, H, W], 224x224 as a rule; returns [N, num_classes].
   at::Tensor forward(const at::Tensor& images);
 
   void reset() override;
@@ -54,5 +55,7 @@ class ResNet : public torch::nn::Cloneable<ResNet> {
 std::shared_ptr<ResNet> resnet18(const ResNetOptions& options = {});
 std::shared_ptr<ResNet> resnet34(const ResNetOptions& options = {});
 std::shared_ptr<ResNet> resnet50(const ResNetOptions& options = {});
+std::shared_ptr<ResNet> resnet101(const ResNetOptions& options = {});
+std::shared_ptr<ResNet> resnet152(const ResNetOptions& options = {});
 
 }  // namespace lockstep::models

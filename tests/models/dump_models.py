@@ -2,12 +2,13 @@
 
     dump_models.py FOLDER NAME...
 
-FOLDER/NAME.labels has a line per tensor and FOLDER/NAME.bin their bytes in that order: parameters
-and buffers of the network made after manual_seed(0), its output for a seeded input in training
-mode, the buffers after that, and the gradients of the sum of the output's squares.
+FOLDER/NAME has a line per tensor, with its type, shape and the CRC-32 of its bytes: parameters and
+buffers of the network made after manual_seed(0), its output for a seeded input in training mode, the
+buffers after that, the gradients of the sum of the output's squares, and its output in eval mode.
 """
 
 import sys
+import zlib
 from pathlib import Path
 
 import torch
@@ -31,7 +32,20 @@ def convnet():
     )
 
 
-def resnet(name, **options):
+class ToyModel(nn.Module):
+    """That of PyTorch's tutorial."""
+
+    def __init__(self):
+        super().__init__()
+        self.net1 = nn.Linear(10, 10)
+        self.relu = nn.ReLU()
+        self.net2 = nn.Linear(10, 5)
+
+    def forward(self, x):
+        return self.net2(self.relu(self.net1(x)))
+
+
+def torchvisions(name, **options):
     import torchvision  # Takes seconds.
 
     return getattr(torchvision.models, name)(**options)
@@ -41,12 +55,20 @@ def resnet(name, **options):
 MODELS = {
     "mlp": (mlp, (8, 784)),
     "convnet": (convnet, (8, 1, 28, 28)),
-    "resnet18": (lambda: resnet("resnet18"), (2, 3, 64, 64)),
+    "toy": (ToyModel, (20, 10)),
     "resnet18_from_zero": (
-        lambda: resnet("resnet18", num_classes=10, zero_init_residual=True), (2, 3, 64, 64)
+        lambda: torchvisions("resnet18", num_classes=10, zero_init_residual=True), (2, 3, 64, 64)
     ),
-    "resnet34": (lambda: resnet("resnet34"), (2, 3, 64, 64)),
-    "resnet50_from_zero": (lambda: resnet("resnet50", zero_init_residual=True), (2, 3, 64, 64)),
+    "resnet50_from_zero": (
+        lambda: torchvisions("resnet50", zero_init_residual=True), (2, 3, 64, 64)
+    ),
+    "mobilenet_v2_of_7": (lambda: torchvisions("mobilenet_v2", num_classes=7), (2, 3, 64, 64)),
+    "vgg11_bn_of_7": (lambda: torchvisions("vgg11_bn", num_classes=7), (2, 3, 64, 64)),
+    **{
+        name: (lambda name=name: torchvisions(name), (2, 3, 64, 64))
+        for name in ["resnet18", "resnet34", "resnet101", "resnet152", "mobilenet_v2",
+                     "vgg13_bn", "vgg16_bn", "vgg19_bn"]
+    },
 }
 
 
@@ -59,21 +81,24 @@ def tensors(name):
     for key, value in net.named_buffers():
         yield f"buffer {key}", value
     torch.manual_seed(1)
-    output = net(torch.randn(shape))
+    inputs = torch.randn(shape)
+    output = net(inputs)
     yield "output", output.detach()
     for key, value in net.named_buffers():
         yield f"buffer {key} after forward", value
     output.square().sum().backward()
     for key, value in net.named_parameters():
         yield f"gradient {key}", value.grad
+    net.eval()
+    yield "output in eval mode", net(inputs).detach()
 
 
 def dump(folder, name):
-    with open(folder / f"{name}.labels", "w") as labels, open(folder / f"{name}.bin", "wb") as content:
+    with open(folder / name, "w") as file:
         for label, tensor in tensors(name):
             kind = "f" if tensor.is_floating_point() else "i"
-            labels.write(f"{label}: {kind}{tensor.element_size()} {list(tensor.shape)}\n")
-            content.write(tensor.contiguous().numpy().tobytes())
+            crc = zlib.crc32(tensor.contiguous().numpy())
+            file.write(f"{label}: {kind}{tensor.element_size()} {list(tensor.shape)} {crc:08x}\n")
 
 
 def main():

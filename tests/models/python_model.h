@@ -13,9 +13,9 @@
 namespace lockstep::models {
 
 // Any of ours, whatever its type.
-struct Network {
+struct Made {
   template <class Net>
-  Network(Net net)  // NOLINT(google-explicit-constructor): a test returns what it makes.
+  Made(Net net)  // NOLINT(google-explicit-constructor): a test returns what it makes.
       : module(net->shared_from_this()),
         forward([net](const at::Tensor& input) mutable { return net->forward(input); }) {}
 
@@ -26,7 +26,7 @@ struct Network {
 struct Pair {
   std::string name;  // In dump_models.py.
   std::vector<std::int64_t> input_shape;
-  std::function<Network()> make;
+  std::function<Made()> make;
 };
 
 // Fails the test unless names, order, shapes and bits of parameters, buffers, output and gradients

@@ -28,6 +28,20 @@ TEST(ResNet, OfMoreLayersHasTheBitsOfTorchvision) {
        {"resnet50_from_zero", kImages, [] { return resnet50({.zero_init_residual = true}); }}});
 }
 
+TEST(ResNet, Of101LayersHasTheBitsOfTorchvision) {
+  expect_bits_of_python({{"resnet101", kImages, [] { return resnet101(); }}});
+}
+
+TEST(ResNet, Of152LayersHasTheBitsOfTorchvision) {
+  expect_bits_of_python({{"resnet152", kImages, [] { return resnet152(); }}});
+}
+
+TEST(ResNet, TakesImagesOfAnyNumberOfChannels) {
+  EXPECT_EQ(
+      resnet18({.num_classes = 3, .in_channels = 1})->forward(at::randn({2, 1, 28, 28})).sizes(),
+      (std::vector<std::int64_t>{2, 3}));
+}
+
 TEST(ResNet, ACloneHasTheSameBitsInMemoryOfItsOwn) {
   auto net = resnet18({.num_classes = 3});
   net->eval();
