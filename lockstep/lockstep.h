@@ -37,6 +37,7 @@
 #include "lockstep/models/mobilenet_v2.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/models/resnet.h"
+#include "lockstep/models/script_module.h"
 #include "lockstep/models/toy.h"
 #include "lockstep/models/vgg.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
