@@ -103,6 +103,14 @@ std::string scalar_text(const Value& value) {
   if (const auto* bytes = value.get_if<Bytes>()) {
     return std::to_string(bytes->content.size()) + " bytes";
   }
+  if (const auto* counter = value.get_if<Counter>()) {
+    std::string text = "counter {";
+    for (const auto& [number, count] : counter->counts) {
+      text +=
+          (text.back() == '{' ? "" : ", ") + std::to_string(number) + ": " + std::to_string(count);
+    }
+    return text + "}";
+  }
   if (const auto* other = value.get_if<Other>()) {
     return brief(other->type) + " " + brief(other->text);
   }

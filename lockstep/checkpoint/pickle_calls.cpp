@@ -156,8 +156,8 @@ NodeId numpy_scalar(Nodes& nodes, const Arguments& arguments, const Cursor& curs
   }
 }
 
-// OrderedDict(), Counter({...}), set([...]), Size((...)), bytearray(b"..."): of nothing, or of one
-// value that has the same items.
+// OrderedDict(), set([...]), Size((...)), bytearray(b"..."): of nothing, or of one value that has
+// the same items.
 NodeId convert(Nodes& nodes, const Arguments& arguments, NodeKind from, NodeKind to,
                const Cursor& cursor) {
   if (arguments.empty()) {
@@ -167,6 +167,28 @@ NodeId convert(Nodes& nodes, const Arguments& arguments, NodeKind from, NodeKind
     cursor.fail("makes a dictionary, set, size or tuple of something else");
   }
   return nodes.add(to, nodes[arguments[0]].items);
+}
+
+// A dictionary if it counts something else than numbers.
+NodeId counter(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const NodeId dict = convert(nodes, arguments, NodeKind::kDict, NodeKind::kDict, cursor);
+  Counter counted;
+  const auto& items = nodes[dict].items;
+  for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+    const auto* number = nodes.get_if<std::int64_t>(items[i]);
+    const auto* count = nodes.get_if<std::int64_t>(items[i + 1]);
+    if (number == nullptr || count == nullptr) {
+      return dict;
+    }
+    counted.counts.emplace_back(*number, *count);
+  }
+  auto numbers = counted.counts;
+  std::ranges::sort(numbers);
+  const auto same = [](const auto& a, const auto& b) { return a.first == b.first; };
+  if (std::ranges::adjacent_find(numbers, same) != numbers.end()) {
+    cursor.fail("counts a number twice");
+  }
+  return nodes.add(Value(std::move(counted)));
 }
 
 NodeId byte_array(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
@@ -188,8 +210,9 @@ NodeId call(Nodes& nodes, NodeId function, NodeId arguments, const Cursor& curso
   }
   const Arguments items = nodes[arguments].items;
   switch (nodes[function].symbol->symbol) {
-    case Symbol::kOrderedDict:
     case Symbol::kCounter:
+      return counter(nodes, items, cursor);
+    case Symbol::kOrderedDict:
       return convert(nodes, items, NodeKind::kDict, NodeKind::kDict, cursor);
     case Symbol::kSet:
       return convert(nodes, items, NodeKind::kList, NodeKind::kList, cursor);

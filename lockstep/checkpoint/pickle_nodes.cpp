@@ -18,6 +18,9 @@ std::uint64_t cost_of(const Value& plain) {
   if (const auto* tensor = plain.get_if<Tensor>()) {
     return (tensor->sizes.size() + tensor->strides.size()) * sizeof(std::int64_t);
   }
+  if (const auto* counter = plain.get_if<Counter>()) {
+    return counter->counts.size() * sizeof(counter->counts[0]);
+  }
   if (const auto* other = plain.get_if<Other>()) {
     return other->type.size() + other->text.size();
   }

@@ -54,6 +54,7 @@ class Writer {
   void write_other(const Other& other);
   void write_list(const List& list);
   void write_dict(const Dict& dict);
+  void write_counter(const Counter& counter);
   void write_tensor(const Tensor& tensor);
   void write_sizes(const std::vector<std::int64_t>& numbers);
   void write_symbol(const std::string& module, const std::string& name);
@@ -220,6 +221,18 @@ void Writer::write_dict(const Dict& dict) {
   }
 }
 
+void Writer::write_counter(const Counter& counter) {
+  Dict dict;
+  for (const auto& [number, count] : counter.counts) {
+    dict.push_back({number, count});
+  }
+  write_symbol("collections", "Counter");
+  write_dict(dict);
+  close_tuple(1);
+  out_ += 'R';
+  put();
+}
+
 void Writer::write_tensor(const Tensor& tensor) {
   const DTypeInfo& type = info(tensor.dtype);
   const bool typed = !type.storage.empty();
@@ -274,6 +287,8 @@ void Writer::write(const Value& value) {
     write_dict(*dict);
   } else if (const auto* tensor = value.get_if<Tensor>()) {
     write_tensor(*tensor);
+  } else if (const auto* counter = value.get_if<Counter>()) {
+    write_counter(*counter);
   } else if (const auto* tuple = value.get_if<Tuple>()) {
     const std::size_t items = tuple->items.size();
     out_ += items > 3 ? "(" : "";

@@ -154,6 +154,7 @@ Value::Value(List value) : data_(std::move(value)) {}
 Value::Value(Tuple value) : data_(std::move(value)) {}
 Value::Value(Dict value) : data_(std::move(value)) {}
 Value::Value(Tensor value) : data_(std::move(value)) {}
+Value::Value(Counter value) : data_(std::move(value)) {}
 
 const Value* Value::find(std::string_view key) const {
   const auto* dict = get_if<Dict>();
@@ -168,8 +169,8 @@ const Value* Value::find(std::string_view key) const {
 
 std::string_view kind_of(const Value& value) {
   constexpr std::array<std::string_view, std::variant_size_v<Value::Data>> kKinds = {
-      "None",     "a flag", "an integer", "a number",     "text",    "bytes",
-      "a symbol", "a list", "a tuple",    "a dictionary", "a tensor"};
+      "None",     "a flag", "an integer", "a number",     "text",     "bytes",
+      "a symbol", "a list", "a tuple",    "a dictionary", "a tensor", "a counter"};
   return kKinds.at(value.data().index());
 }
 

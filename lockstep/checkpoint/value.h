@@ -81,6 +81,10 @@ struct Tuple {
 struct Bytes {
   std::string content;
 };
+// How often each number is there, as MultiStepLR has its milestones: Python's collections.Counter.
+struct Counter {
+  std::vector<std::pair<std::int64_t, std::int64_t>> counts;
+};
 // Something that is only shown: {"torch.device", "cuda:0"}, {"torch.dtype", "float16"}.
 struct Other {
   std::string type;
@@ -90,7 +94,7 @@ struct Other {
 class Value {
  public:
   using Data = std::variant<std::monostate, bool, std::int64_t, double, std::string, Bytes, Other,
-                            List, Tuple, Dict, Tensor>;
+                            List, Tuple, Dict, Tensor, Counter>;
 
   Value();  // Python's None.
   Value(bool value);
@@ -105,6 +109,7 @@ class Value {
   Value(Tuple value);
   Value(Dict value);
   Value(Tensor value);
+  Value(Counter value);
 
   [[nodiscard]] const Data& data() const { return data_; }
   // Null if it is of another kind.

@@ -33,6 +33,22 @@ TEST(Call, EncodesTextOfLatin1AsBytes) {
               ThrowsMessage<IoError>(HasSubstr("not in latin1")));
 }
 
+TEST(Call, ACounterOfSomethingElseThanNumbersIsADictionary) {
+  Nodes nodes;
+  const NodeId counter = symbol_node(nodes, "collections", "Counter");
+  const auto made_of = [&](std::vector<NodeId> items) {
+    const NodeId dict = nodes.add(NodeKind::kDict, std::move(items));
+    return call(nodes, counter, nodes.add(NodeKind::kTuple, {dict}), kCursor);
+  };
+  const NodeId one = nodes.add(Value(1));
+  const NodeId text = nodes.add(Value("text"));
+  EXPECT_EQ(nodes.get_if<Counter>(made_of({one, one}))->counts,
+            (std::vector<std::pair<std::int64_t, std::int64_t>>{{1, 1}}));
+  EXPECT_EQ(nodes[made_of({text, one})].kind, NodeKind::kDict);
+  EXPECT_THAT([&] { made_of({one, one, one, one}); },
+              ThrowsMessage<IoError>(HasSubstr("counts a number twice")));
+}
+
 TEST(Call, AnArgumentOfAnotherKindIsRefusedByEveryFunction) {
   constexpr const char* kFunctions[][2] = {{"collections", "OrderedDict"},
                                            {"collections", "Counter"},

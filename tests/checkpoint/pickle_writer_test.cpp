@@ -36,6 +36,17 @@ TEST(WritePickle, AReaderGetsBackWhatWasWritten) {
   EXPECT_EQ(write_pickle(root, key_zero), pickle);
 }
 
+// What pickle.dumps(collections.Counter({3: 1, 300: 2}), protocol=2) gives.
+TEST(WritePickle, ACounterIsPythons) {
+  const std::string pickle = write_pickle(Counter{{{3, 1}, {300, 2}}}, key_zero);
+  EXPECT_EQ(pickle, std::string("\x80\x02"
+                                "ccollections\nCounter\nq\x00}q\x01(K\x03K\x01M,\x01K\x02u"
+                                "\x85q\x02Rq\x03.",
+                                46));
+  const Value root = read_pickle("'f'", as_bytes(pickle), {});
+  EXPECT_EQ(write_pickle(root, key_zero), pickle);
+}
+
 TEST(WritePickle, ASymbolWithoutAWayBackIsAnError) {
   EXPECT_THAT([] { write_pickle(Other{"complex", "1j"}, key_zero); },
               ThrowsMessage<UsageError>(HasSubstr("'complex' of '1j' cannot be written")));
