@@ -121,6 +121,11 @@ class DistributedDataParallel {
 
   [[nodiscard]] DistributedDataParallelStats stats() const { return replica_->stats(); }
 
+  // For a rank that found by itself that it cannot go on, before it ends: the errors of the others
+  // say why.
+  void report_failure(const std::string& reason) noexcept { replica_->fail(reason); }
+
+  [[nodiscard]] const Group& group() const { return replica_->group(); }
   [[nodiscard]] const std::shared_ptr<Module>& module() const { return module_; }
   Module* operator->() const { return module_.get(); }
 
@@ -138,6 +143,14 @@ class DistributedDataParallel {
   }
   [[nodiscard]] auto named_buffers() const { return module_->named_buffers(); }
   [[nodiscard]] auto named_modules() const { return module_->named_modules(); }
+  // With "module." before each name, as in Python. load_state_dict(ddp, state) takes it.
+  [[nodiscard]] parallel::NamedTensors state_dict() const {
+    auto state = parallel::state_dict(*module_);
+    for (auto& item : state) {
+      item.first.insert(0, "module.");
+    }
+    return state;
+  }
 
  private:
   template <class... Arguments>
@@ -149,7 +162,7 @@ class DistributedDataParallel {
       }
       return module_->forward(std::forward<Arguments>(arguments)...);
     } catch (const std::exception& error) {
-      replica_->forward_failed(error.what());
+      replica_->fail(error.what());
       throw;
     }
   }

@@ -83,6 +83,19 @@ std::vector<at::Tensor> tensors_of(const NamedTensors& named) {
   return tensors;
 }
 
+void collect_state(const torch::nn::Module& module, const std::string& prefix,
+                   NamedTensors& state) {
+  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+    state.emplace_back(prefix + item.key(), item.value().detach());
+  }
+  for (const auto& item : module.named_buffers(/*recurse=*/false)) {
+    state.emplace_back(prefix + item.key(), item.value().detach());
+  }
+  for (const auto& child : module.named_children()) {
+    collect_state(*child.value(), prefix + child.key() + ".", state);
+  }
+}
+
 }  // namespace
 
 std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
@@ -169,6 +182,12 @@ std::vector<at::Tensor> buffers(const torch::nn::Module& module,
     }
   });
   return by_name ? tensors_of(named_buffers(module, ignored)) : found;
+}
+
+NamedTensors state_dict(const torch::nn::Module& module) {
+  NamedTensors state;
+  collect_state(module, "", state);
+  return state;
 }
 
 std::vector<at::Tensor> each_once(std::vector<at::Tensor> tensors) {

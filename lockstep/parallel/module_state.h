@@ -51,6 +51,11 @@ std::vector<at::Tensor> buffers(const torch::nn::Module& module,
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 NamedTensors named_buffers(const torch::nn::Module& module, const std::set<std::string>& ignored);
 
+// Parameters and buffers in the order of Python's state_dict(): a module's own parameters, its own
+// buffers, then its children's. The tensors are the module's own, without history. One that two
+// modules share is there under both names, as in Python.
+NamedTensors state_dict(const torch::nn::Module& module);
+
 // Removes repetitions: torch::nn::Module::parameters() has a tensor once for each module that
 // shares it, and an optimizer would update it as often.
 std::vector<at::Tensor> each_once(std::vector<at::Tensor> tensors);

@@ -75,8 +75,8 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   void before_forward();
-  // The module's forward threw. Tells the others why this rank will be missing.
-  void forward_failed(const char* reason) noexcept { errors_.fail(reason); }
+  // Tells the others why this rank will be missing.
+  void fail(const std::string& reason) noexcept { errors_.fail(reason); }
   // May replace outputs by others that behave the same.
   void after_forward(const std::vector<at::Tensor*>& outputs);
 
@@ -88,6 +88,7 @@ class Replica {
   [[nodiscard]] std::optional<at::Device> input_device() const { return input_device_; }
   [[nodiscard]] std::optional<at::Device> output_device() const { return output_device_; }
 
+  [[nodiscard]] const Group& group() const { return group_; }
   [[nodiscard]] DistributedDataParallelStats stats() const;
 
  private:

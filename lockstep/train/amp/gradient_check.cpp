@@ -102,10 +102,15 @@ bool GradientCheck::check(std::int64_t step, const GradScaler* scaler) {
     return true;
   }
   if (options_.policy == NonFinitePolicy::kAbort) {
-    throw UsageError("rank " + std::to_string(options_.rank) + ", step " + std::to_string(step) +
-                     ": the gradient of '" + *first_ +
-                     "' is infinite or NaN, expected finite ones; look at this rank's data of the "
-                     "step, or lower the learning rate");
+    const std::string reason =
+        "rank " + std::to_string(options_.rank) + ", step " + std::to_string(step) +
+        ": the gradient of '" + *first_ +
+        "' is infinite or NaN, expected finite ones; look at this rank's data of the step, or "
+        "lower the learning rate";
+    if (on_abort_) {
+      on_abort_(reason);
+    }
+    throw UsageError(reason);
   }
   return false;
 }

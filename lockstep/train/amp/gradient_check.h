@@ -7,11 +7,17 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/train/amp/grad_scaler.h"
+
+namespace lockstep {
+template <class Module>
+class DistributedDataParallel;
+}
 
 namespace lockstep::amp {
 
@@ -25,14 +31,26 @@ struct GradientCheckOptions {
   NonFinitePolicy policy = NonFinitePolicy::kAbort;
 };
 
+//   GradientCheck check(ddp, {.policy = NonFinitePolicy::kSkip});
+//   loss.backward();
+//   if (check.check(step)) {
+//     optimizer.step();
+//   }
+//
 // Hooks that stay with the parameters until this is gone. Each costs some small kernels on the
 // gradient's device; nothing waits for the device but check(). Replays of a recorded step run no
 // hooks, so such a step is refused with UsageError, and GraphedStep runs it eagerly.
 class GradientCheck {
  public:
-  // Throws UsageError if no parameter takes a gradient. Make it before or after DDP, of the network
-  // itself.
+  // Throws UsageError if no parameter takes a gradient.
   explicit GradientCheck(const torch::nn::Module& model, const GradientCheckOptions& options = {});
+  // Of the network that `ddp` wraps, which must live longer. The rank is that of its group, and
+  // when kAbort throws, the errors of the other ranks say why this one is gone.
+  template <class Module>
+  explicit GradientCheck(DistributedDataParallel<Module>& ddp, GradientCheckOptions options = {})
+      : GradientCheck(*ddp.module(), of_rank(options, ddp.group().rank())) {
+    on_abort_ = [&ddp](const std::string& reason) { ddp.report_failure(reason); };
+  }
   ~GradientCheck();
   GradientCheck(const GradientCheck&) = delete;
   GradientCheck& operator=(const GradientCheck&) = delete;
@@ -60,7 +78,13 @@ class GradientCheck {
     at::Tensor bad;  // A flag on the gradient's device; undefined before the first gradient.
   };
 
+  static GradientCheckOptions of_rank(GradientCheckOptions options, int rank) {
+    options.rank = rank;
+    return options;
+  }
+
   GradientCheckOptions options_;
+  std::function<void(const std::string& reason)> on_abort_;
   std::vector<Watched> watched_;
   std::optional<std::string> first_;
 };

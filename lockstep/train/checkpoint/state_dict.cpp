@@ -16,18 +16,6 @@ namespace {
 constexpr std::string_view kPrefix = "module.";
 constexpr std::string_view kCounter = "num_batches_tracked";
 
-void collect(const torch::nn::Module& module, const std::string& prefix, StateDict& state) {
-  for (const auto& item : module.named_parameters(/*recurse=*/false)) {
-    state.emplace_back(prefix + item.key(), item.value().detach());
-  }
-  for (const auto& item : module.named_buffers(/*recurse=*/false)) {
-    state.emplace_back(prefix + item.key(), item.value().detach());
-  }
-  for (const auto& child : module.named_children()) {
-    collect(*child.value(), prefix + child.key() + ".", state);
-  }
-}
-
 bool all_have_prefix(const StateDict& state) {
   return !state.empty() && std::ranges::all_of(state, [](const auto& item) {
     return item.first.starts_with(kPrefix);
@@ -51,12 +39,6 @@ std::string shape_text(const at::Tensor& tensor) {
 }
 
 }  // namespace
-
-StateDict state_dict(const torch::nn::Module& module) {
-  StateDict state;
-  collect(module, "", state);
-  return state;
-}
 
 LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
                             const LoadStateOptions& options) {
@@ -93,6 +75,9 @@ LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
       }
     } else if (!found->second.defined() || found->second.is_meta()) {
       without_contents.push_back(name);
+    } else if (found->second.sizes() != tensor.sizes() && !options.head.empty() &&
+               name.starts_with(options.head + ".")) {
+      result.kept_keys.push_back(name);
     } else if (found->second.sizes() != tensor.sizes()) {
       other_shapes.push_back(name + " is " + shape_text(found->second) + ", expected " +
                              shape_text(tensor));

@@ -4,8 +4,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
-#include <utility>
 #include <vector>
+
+#include "lockstep/parallel/module_state.h"
 
 namespace torch::nn {
 class Module;
@@ -16,29 +17,27 @@ namespace lockstep {
 template <class Module>
 class DistributedDataParallel;
 
-// In Python's order: a module's own parameters, its own buffers, then its children's.
-using StateDict = std::vector<std::pair<std::string, at::Tensor>>;
+// Names and tensors, in Python's order.
+using StateDict = parallel::NamedTensors;
 
-// The tensors are the module's own, without history. A tensor that two modules share is there under
-// both names, as in Python.
-StateDict state_dict(const torch::nn::Module& module);
+using parallel::state_dict;
 
 // With "module." before each name, as in Python.
 template <class Module>
 StateDict state_dict(const DistributedDataParallel<Module>& ddp) {
-  StateDict state = state_dict(*ddp.module());
-  for (auto& item : state) {
-    item.first.insert(0, "module.");
-  }
-  return state;
+  return ddp.state_dict();
 }
 
 struct LoadStateOptions {
   bool strict = true;  // False: names that are missing or unexpected are no error.
+  // A layer, such as "fc", that may have another shape, because the state is of another number of
+  // classes: it stays as it is then.
+  std::string head = {};
 };
 struct LoadedState {
   std::vector<std::string> missing_keys;
   std::vector<std::string> unexpected_keys;
+  std::vector<std::string> kept_keys;  // Of the head, where it has another shape.
 };
 // Copies into the module's tensors. All names may start with "module.", as those of a Python model
 // under DataParallel or DistributedDataParallel do, on either side. A missing num_batches_tracked
@@ -46,5 +45,10 @@ struct LoadedState {
 // and the tensors without contents, and changes nothing.
 LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
                             const LoadStateOptions& options = {});
+template <class Module>
+LoadedState load_state_dict(const DistributedDataParallel<Module>& ddp, const StateDict& state,
+                            const LoadStateOptions& options = {}) {
+  return load_state_dict(*ddp.module(), state, options);
+}
 
 }  // namespace lockstep

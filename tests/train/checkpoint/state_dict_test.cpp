@@ -1,8 +1,12 @@
 #include "lockstep/train/checkpoint/state_dict.h"
 
+#include <ATen/ops/full_like.h>
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/models/registry.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/comm/ranks.h"
 #include "tests/train/checkpoint/toy.h"
 
 namespace lockstep {
@@ -70,6 +74,44 @@ TEST(LoadStateDict, TheCounterOfABatchNormMayBeMissingAsInPython) {
   std::erase_if(state, [](const auto& item) { return item.first == "1.running_mean"; });
   EXPECT_THAT([&] { load_state_dict(*net, state); },
               ThrowsMessage<UsageError>(HasSubstr("missing: 1.running_mean, 1.num_batches")));
+}
+
+TEST(StateDict, ThatOfDdpHasTheNamesOfAWrappedModelAndIsAccepted) {
+  testing::run_ranks(2, [](Group& world) {
+    auto net = toy_network();
+    DistributedDataParallel ddp(net, world);
+    const StateDict plain = state_dict(*net);
+    const StateDict wrapped = ddp.state_dict();
+    EXPECT_EQ(wrapped.at(0).first, "module.0.weight");
+    EXPECT_EQ(names_of(state_dict(ddp)), names_of(wrapped));
+    for (const StateDict* const given : {&plain, &wrapped}) {
+      StateDict state;
+      for (const auto& [name, tensor] : *given) {
+        state.emplace_back(name, at::full_like(tensor, 3));
+      }
+      for (auto& parameter : net->parameters()) {
+        parameter.data().zero_();
+      }
+      EXPECT_THAT(load_state_dict(ddp, state).missing_keys, ElementsAre());
+      EXPECT_TRUE(net->parameters()[0].equal(at::full_like(net->parameters()[0], 3)));
+    }
+  });
+}
+
+TEST(LoadStateDict, AHeadOfAnotherNumberOfClassesStaysAsItIs) {
+  const auto of_1000 = models::get_model("resnet18");
+  const auto net = models::get_model("resnet18", {.num_classes = 10});
+  const auto head = net->named_parameters()["fc.weight"].clone();
+  EXPECT_THAT([&] { load_state_dict(*net, state_dict(*of_1000)); },
+              ThrowsMessage<UsageError>(HasSubstr("fc.weight is [1000, 512], expected [10, 512]")));
+  const auto loaded =
+      load_state_dict(*net, state_dict(*of_1000), {.head = models::model_info("resnet18").head});
+  EXPECT_THAT(loaded.kept_keys, ElementsAre("fc.weight", "fc.bias"));
+  EXPECT_TRUE(net->named_parameters()["fc.weight"].equal(head));
+  EXPECT_TRUE(
+      net->named_parameters()["conv1.weight"].equal(of_1000->named_parameters()["conv1.weight"]));
+  EXPECT_THAT([&] { load_state_dict(*net, state_dict(*of_1000), {.head = "f"}); },
+              ThrowsMessage<UsageError>(HasSubstr("of another shape")));
 }
 
 TEST(LoadStateDict, ThePrefixOfAWrappedModelIsAcceptedOnEitherSide) {
