@@ -1,10 +1,7 @@
 #include "lockstep/train/checkpoint/checkpoint.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <algorithm>
 #include <filesystem>
-#include <mutex>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -77,19 +74,37 @@ std::optional<data::SamplerPosition> sampler_of(KeyReader& reader) {
   return data::SamplerPosition{static_cast<std::uint64_t>(*seed), *epoch, *consumed};
 }
 
+// A tensor is the state of rank 0 alone, as in files before all ranks were in them.
+RngState rng_of(KeyReader& reader) {
+  const Value* const value = reader.get("rng");
+  if (value == nullptr) {
+    return {};
+  }
+  if (const auto* one = value->get_if<checkpoint::Tensor>()) {
+    return {.cpu = {to_tensor(*one, "cpu")}, .cuda = {}};
+  }
+  const auto states = [&](const char* key) {
+    const Value* const found = value->find(key);
+    const auto* list = found == nullptr ? nullptr : found->get_if<List>();
+    std::vector<at::Tensor> tensors;
+    for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+      const auto* tensor = (*list)[i].get_if<checkpoint::Tensor>();
+      if (tensor == nullptr) {
+        return std::vector<at::Tensor>();
+      }
+      tensors.push_back(to_tensor(*tensor, "cpu"));
+    }
+    return tensors;
+  };
+  RngState state{.cpu = states("cpu"), .cuda = states("cuda")};
+  if (state.cpu.empty()) {
+    reader.refuse("rng", *value, "a dictionary with 'cpu', a list of a tensor for each rank");
+    return {};
+  }
+  return state;
+}
+
 }  // namespace
-
-at::Tensor rng_state() {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-
-void set_rng_state(const at::Tensor& state) {
-  auto generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
 
 Value to_value(const Checkpoint& checkpoint, const TakeTensor& take) {
   Dict root{{"model", state_value(checkpoint.model, take)}};
@@ -111,8 +126,16 @@ Value to_value(const Checkpoint& checkpoint, const TakeTensor& take) {
                                     {"epoch", sampler->epoch},
                                     {"consumed", sampler->consumed}}});
   }
-  if (checkpoint.rng.defined()) {
-    root.push_back({"rng", take(checkpoint.rng)});
+  if (!checkpoint.rng.cpu.empty()) {
+    const auto states = [&](const std::vector<at::Tensor>& tensors) {
+      List list;
+      for (const auto& tensor : tensors) {
+        list.push_back(take(tensor));
+      }
+      return list;
+    };
+    root.push_back(
+        {"rng", Dict{{"cpu", states(checkpoint.rng.cpu)}, {"cuda", states(checkpoint.rng.cuda)}}});
   }
   add("metrics", !checkpoint.metrics.is_none(), checkpoint.metrics);
   add("class_names", !checkpoint.class_names.empty(), list_of(checkpoint.class_names));
@@ -170,9 +193,7 @@ Checkpoint from_value(const std::string& file, const Value& root, const MapLocat
     result.epoch = *epoch;
   }
   result.sampler = sampler_of(reader);
-  if (const auto* rng = reader.get_if<checkpoint::Tensor>("rng", "a tensor")) {
-    result.rng = to_tensor(*rng, "cpu");
-  }
+  result.rng = rng_of(reader);
   result.class_names = reader.list<std::string>("class_names", "a list of text");
   result.mean = reader.list<double>("mean", "a list of numbers");
   result.std = reader.list<double>("std", "a list of numbers");

@@ -15,6 +15,7 @@
 #include "lockstep/checkpoint/value.h"
 #include "lockstep/data/samplers/distributed_sampler.h"
 #include "lockstep/train/checkpoint/map_location.h"
+#include "lockstep/train/checkpoint/rng_state.h"
 #include "lockstep/train/checkpoint/state_dict.h"
 #include "lockstep/train/optim/optimizer.h"
 
@@ -31,7 +32,7 @@ struct Checkpoint {
   std::optional<std::int64_t> epoch;
   checkpoint::Value args;
   std::optional<data::SamplerPosition> sampler;
-  at::Tensor rng;  // What Python's torch.set_rng_state() takes.
+  RngState rng;  // Of all ranks; its members are the keys of a dictionary.
   checkpoint::Value metrics;
   std::vector<std::string> class_names;
   std::vector<double> mean;  // Of the normalisation of images.
@@ -39,10 +40,6 @@ struct Checkpoint {
   std::vector<std::int64_t> input_size;
   checkpoint::Dict others;  // Keys that mean nothing here.
 };
-
-// The state of the CPU's default generator.
-at::Tensor rng_state();
-void set_rng_state(const at::Tensor& state);
 
 using TakeTensor = std::function<checkpoint::Tensor(const at::Tensor&)>;
 checkpoint::Value to_value(const Checkpoint& checkpoint, const TakeTensor& take);

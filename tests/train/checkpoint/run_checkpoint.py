@@ -71,7 +71,7 @@ def resume(folder):
         assert checkpoint["epoch"] == HALF and checkpoint["args"] == {"lr": 0.1}
         assert checkpoint["class_names"] == ["cat", "dög"] and checkpoint["mean"] == [0.5]
         assert checkpoint["sampler"] == {"seed": 3, "epoch": 1, "consumed": 40}
-        torch.set_rng_state(checkpoint["rng"])
+        torch.set_rng_state(checkpoint["rng"]["cpu"][0])
         drawn = torch.randn(3)
         torch.manual_seed(11)
         assert torch.equal(drawn, torch.randn(3))

@@ -4,12 +4,17 @@
                                         schedule and optimizer after half of the epochs
     run_schedules.py FOLDER continue    goes on from FOLDER/ours, which has lockstep's states, and writes
                                         the rates to FOLDER/continued
+    run_schedules.py FOLDER save        writes a checkpoint FOLDER/CASE.pt after half of the epochs, and the
+                                        rates behind it to FOLDER/continued
+    run_schedules.py FOLDER resume      goes on from lockstep's checkpoints FOLDER/CASE/last.pt, and writes
+                                        the rates to FOLDER/continued
 
 Rates are hexadecimal texts: every bit.
 """
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import torch
@@ -28,6 +33,8 @@ CASES = {
         o, [lrs.LinearLR(o, 0.01, total_iters=5), lrs.CosineAnnealingLR(o, 195, eta_min=1e-6)], [5]),
     "warmup_step": lambda o: lrs.SequentialLR(
         o, [lrs.LinearLR(o, 0.033, total_iters=100), lrs.StepLR(o, 30, gamma=0.9)], [100]),
+    "warmup_multistep": lambda o: lrs.SequentialLR(
+        o, [lrs.LinearLR(o, 0.1, total_iters=90), lrs.MultiStepLR(o, [10, 30, 30])], [90]),
     "three": lambda o: lrs.SequentialLR(
         o, [lrs.LinearLR(o, 0.5, total_iters=3), lrs.MultiStepLR(o, [10]), lrs.LinearLR(o, 0.2, total_iters=9)],
         [4, 80]),
@@ -54,16 +61,33 @@ def restored(state):
     """JSON's keys are texts; Python's milestones are numbers."""
     state = dict(state)
     if isinstance(state.get("milestones"), dict):
-        state["milestones"] = {int(key): count for key, count in state["milestones"].items()}
+        state["milestones"] = Counter({int(key): count for key, count in state["milestones"].items()})
     if "_schedulers" in state:
         state["_schedulers"] = [restored(inner) for inner in state["_schedulers"]]
     return state
+
+
+def through_file(folder, name, mode):
+    optimizer, schedule = make(name)
+    if mode == "save":
+        train(optimizer, schedule, HALF)
+        torch.save({"model": {}, "optimizer": optimizer.state_dict(), "lr_scheduler": schedule.state_dict()},
+                   folder / f"{name}.pt")
+    else:
+        checkpoint = torch.load(folder / name / "last.pt", weights_only=True)
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        schedule.load_state_dict(checkpoint["lr_scheduler"])
+        assert schedule.state_dict().keys() == make(name)[1].state_dict().keys()
+    return train(optimizer, schedule, EPOCHS - HALF)
 
 
 def main():
     folder = Path(sys.argv[1])
     result = {}
     for name in CASES:
+        if sys.argv[2:] in (["save"], ["resume"]):
+            result[name] = through_file(folder, name, sys.argv[2])
+            continue
         optimizer, schedule = make(name)
         if sys.argv[2:] == ["continue"]:
             ours = json.loads((folder / "ours").read_text())[name]
@@ -77,7 +101,7 @@ def main():
             half = {"state": schedule.state_dict(), "lr": [group["lr"] for group in optimizer.param_groups]}
             half = json.loads(json.dumps(half))
             result[name] = {"half": half, "rates": rates + train(optimizer, schedule, EPOCHS - HALF)}
-    name = "continued" if sys.argv[2:] == ["continue"] else "pythons"
+    name = "continued" if sys.argv[2:] else "pythons"
     (folder / name).write_text(json.dumps(result))
 
 
