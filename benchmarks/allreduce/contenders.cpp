@@ -7,7 +7,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "benchmarks/allreduce/job.h"
-#include "lockstep/comm/backends/support/store_board.h"
+#include "lockstep/comm/backends/shm/store_board.h"
 #include "lockstep/shm/collectives/collectives.h"
 
 namespace lockstep::bench {

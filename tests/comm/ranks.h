@@ -27,6 +27,13 @@ inline std::vector<const char*> backends() {
              : std::vector<const char*>{"gloo", "shm", kTwoHosts};
 }
 
+// Without Gloo, which is LibTorch's.
+inline std::vector<const char*> own_backends() {
+  auto names = backends();
+  std::erase(names, std::string("gloo"));
+  return names;
+}
+
 // A group of mpirun's first ranks for each test, in one job for all tests: MPI starts once.
 inline void run_under_mpirun(int world_size, const std::function<void(Group&)>& body) {
   static const Group job =

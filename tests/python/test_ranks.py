@@ -152,7 +152,7 @@ def test_errors_are_exceptions_with_our_words(ranks):
     for rank, (code, out, err) in enumerate(ranks(MISUSE).finish()):
         assert code == 0, err
         refused, mismatch = out.splitlines()
-        assert refused == f"allreduce on rank {rank} of 2: band is not defined for Float"
+        assert refused == f"all_reduce on rank {rank} of 2: band is not defined for Float"
         assert "4 elements" in mismatch and "5 elements" in mismatch
 
 

@@ -1,5 +1,5 @@
 // The backend itself: how its group is formed and its operations start. The collectives are in
-// mpi_reductions.cpp, those that only move data in mpi_moves.cpp.
+// reductions.cpp, those that only move data in data_movement.cpp.
 #include "lockstep/comm/backends/mpi/backend.h"
 
 #include <ATen/ThreadLocalState.h>
@@ -9,9 +9,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/backends/mpi/work.h"
-#include "lockstep/comm/backends/support/arguments.h"
-#include "lockstep/comm/backends/support/store_board.h"
-#include "lockstep/comm/backends/support/tensor_bytes.h"
 #include "lockstep/comm/backends/support/tensor_lists.h"
 
 namespace lockstep::comm {
@@ -46,14 +43,18 @@ std::shared_ptr<MpiGroup> form_group(MpiProcess& process, const BackendRequest& 
   static std::atomic<int> groups{0};
   constexpr int kTags = 1 << 14;
   const auto deadline = Deadline::in(request.connect_timeout);
-  StoreBoard board(request.store);
+  c10d::Store& store = *request.store;
+  const auto read = [&](const std::string& key) {
+    store.wait({key}, deadline.as_timeout());
+    return std::stoi(store.get_to_str(key));
+  };
   if (request.rank == 0) {
-    board.post("mpi/tag", std::to_string(groups++ % kTags));
+    store.set("mpi/tag", std::to_string(groups++ % kTags));
   }
-  board.post("mpi/" + std::to_string(request.rank), std::to_string(process.rank()));
+  store.set("mpi/" + std::to_string(request.rank), std::to_string(process.rank()));
   std::vector<int> members;
   for (int rank = 0; rank < request.size; ++rank) {
-    const int member = std::stoi(board.read("mpi/" + std::to_string(rank), deadline));
+    const int member = read("mpi/" + std::to_string(rank));
     const auto same = std::find(members.begin(), members.end(), member);
     if (same != members.end()) {
       throw UsageError(who(request) + ": ranks " + std::to_string(same - members.begin()) +
@@ -62,7 +63,7 @@ std::shared_ptr<MpiGroup> form_group(MpiProcess& process, const BackendRequest& 
     }
     members.push_back(member);
   }
-  return process.make_group(members, std::stoi(board.read("mpi/tag", deadline)), deadline);
+  return process.make_group(members, read("mpi/tag"), deadline);
 }
 
 void require_tag(int tag, const std::string& what) {
@@ -74,97 +75,78 @@ void require_tag(int tag, const std::string& what) {
 }  // namespace
 
 MpiBackend::MpiBackend(const BackendRequest& request)
-    : Backend(request.rank, request.size),
+    : CpuBackend(request, "mpi", {}),
       process_(join(request)),
-      group_(form_group(process_, request)),
-      timeout_(request.timeout) {}
+      group_(form_group(process_, request)) {}
 
 void MpiBackend::abort() {
   process_.engine().break_up(*group_, "it was aborted on rank " + std::to_string(getRank()));
 }
 
-std::string MpiBackend::what(const char* operation) const {
-  return std::string(operation) + " #" + std::to_string(started_ + 1) + " on rank " +
-         std::to_string(getRank()) + " of " + std::to_string(getSize());
+std::string MpiBackend::what(const std::string& operation) const {
+  return CpuBackend::what(operation + " #" + std::to_string(started() + 1));
 }
 
-MpiBackend::WorkPointer MpiBackend::start(Start start, MpiCall call) {
-  const auto timeout = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
-  call.deadline = Deadline::in(timeout);
-  if (call.finish) {
+WorkPointer MpiBackend::run(Call call, MpiCall mpi_call) {
+  mpi_call.what = std::move(call.what);
+  mpi_call.deadline = Deadline::in(call.timeout);
+  if (mpi_call.finish) {
     // The thread that sees the end may do what this one may (inference mode).
-    call.finish = [finish = std::move(call.finish),
-                   state = at::ThreadLocalState()](const MPI_Status& status) {
+    mpi_call.finish = [finish = std::move(mpi_call.finish),
+                       state = at::ThreadLocalState()](const MPI_Status& status) {
       const at::ThreadLocalStateGuard caller(state);
       const at::NoGradGuard no_grad;
       finish(status);
     };
   }
-  auto operation = std::make_shared<MpiOperation>(group_, std::move(call));
-  ++started_;
+  auto operation = std::make_shared<MpiOperation>(group_, std::move(mpi_call));
+  next_number();
   process_.engine().start(operation);
-  return c10::make_intrusive<MpiWork>(process_.engine(), std::move(operation), getRank(),
-                                      start.type, std::move(start.outputs));
+  return c10::make_intrusive<MpiWork>(process_.engine(), std::move(operation), getRank(), call.type,
+                                      std::move(call.outputs));
 }
 
-MpiBackend::WorkPointer MpiBackend::send(Tensors& tensors, int destination, int tag) {
-  const std::string name = what("send");
-  const at::Tensor& tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
-  require_rank(destination, getSize(), "destination", name);
-  require_tag(tag, name);
+WorkPointer MpiBackend::start_send(Call call, const at::Tensor& tensor, int destination, int tag) {
+  require_tag(tag, call.what);
   const at::Tensor buffer = travelling(tensor, tensor.scalar_type());
-  const int count = mpi_count(buffer.numel(), name);
-  MpiCall call{.what = name, .is_message = true};
-  call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
+  const int count = mpi_count(buffer.numel(), call.what);
+  MpiCall mpi_call{.is_message = true};
+  mpi_call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
     return mpi.isend(buffer.data_ptr(), count, mpi_unit(mpi, buffer), destination, tag, comm,
                      request);
   });
-  return start({c10d::OpType::SEND, c10d::kUnsetTimeout, {tensor}}, std::move(call));
+  return run(std::move(call), std::move(mpi_call));
 }
 
-MpiBackend::WorkPointer MpiBackend::recv(Tensors& tensors, int source, int tag) {
-  require_rank(source, getSize(), "source", what("recv"));
-  return receive(c10d::OpType::RECV, only(tensors, what("recv")), source, tag);
-}
-
-MpiBackend::WorkPointer MpiBackend::recvAnysource(Tensors& tensors, int tag) {
-  return receive(c10d::OpType::RECVANYSOURCE, only(tensors, what("recv")), MPI_ANY_SOURCE, tag);
-}
-
-MpiBackend::WorkPointer MpiBackend::receive(c10d::OpType type, const at::Tensor& tensor, int source,
-                                            int tag) {
-  const std::string name = what("recv");
-  require_dense_cpu(tensor, name);
-  require_separate_elements(tensor, name);
-  require_tag(tag, name);
+WorkPointer MpiBackend::start_receive(Call call, const at::Tensor& tensor,
+                                      std::optional<int> source, int tag) {
+  require_tag(tag, call.what);
   const at::Tensor buffer = travelling(tensor, tensor.scalar_type());
-  const int count = mpi_count(buffer.numel(), name);
+  const int count = mpi_count(buffer.numel(), call.what);
   const MpiLibrary& library = process_.mpi();
-  MpiCall call{.what = name, .is_message = true, .is_receive = true};
-  call.begins.push_back([=](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
-    return mpi.irecv(buffer.data_ptr(), count, mpi_unit(mpi, buffer), source, tag, comm, request);
+  MpiCall mpi_call{.is_message = true, .is_receive = true};
+  mpi_call.begins.push_back([=, from = source.value_or(MPI_ANY_SOURCE)](
+                                const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
+    return mpi.irecv(buffer.data_ptr(), count, mpi_unit(mpi, buffer), from, tag, comm, request);
   });
-  call.finish = [&library, name, tensor, buffer, count](const MPI_Status& status) {
+  mpi_call.finish = [&library, name = call.what, tensor, buffer, count](const MPI_Status& status) {
     int received = 0;
     library.get_count(&status, mpi_unit(library, buffer), &received);
     if (received != count) {
       throw UsageError(name + ": the message has " + std::to_string(received) +
                        " elements, expected " + std::to_string(count) + " as in the tensor");
     }
-    if (const auto back = copy_back({buffer}, {tensor})) {
-      back();
-    }
+    put_back({buffer}, {tensor});
   };
-  return start({type, c10d::kUnsetTimeout, {tensor}}, std::move(call));
+  return run(std::move(call), std::move(mpi_call));
 }
 
-MpiBackend::WorkPointer MpiBackend::barrier(const c10d::BarrierOptions& options) {
-  MpiCall call{.what = what("barrier")};
-  call.begins.push_back([](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
+WorkPointer MpiBackend::start_barrier(Call call) {
+  MpiCall mpi_call;
+  mpi_call.begins.push_back([](const MpiLibrary& mpi, MPI_Comm comm, MPI_Request* request) {
     return mpi.ibarrier(comm, request);
   });
-  return start({c10d::OpType::BARRIER, options.timeout, {}}, std::move(call));
+  return run(std::move(call), std::move(mpi_call));
 }
 
 void MpiBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool /*wait_all_ranks*/) {

@@ -2,6 +2,18 @@
 
 namespace lockstep::comm {
 
+MpiFinish finish_with(std::vector<std::function<void()>> parts) {
+  std::erase(parts, nullptr);
+  if (parts.empty()) {
+    return nullptr;
+  }
+  return [parts](const MPI_Status&) {
+    for (const auto& part : parts) {
+      part();
+    }
+  };
+}
+
 std::exception_ptr MpiOperation::error() const {
   const std::lock_guard lock(mutex_);
   return error_;

@@ -23,12 +23,16 @@ struct MpiGroup {
 // Starts one non-blocking call of MPI; holds the memory that MPI reads and writes.
 using MpiBegin = std::function<int(const MpiLibrary&, MPI_Comm, MPI_Request*)>;
 
+// Puts the result in place, in whichever thread sees the end; given the last request's status.
+using MpiFinish = std::function<void(const MPI_Status&)>;
+// Does all of them that are not null; null if there is none.
+MpiFinish finish_with(std::vector<std::function<void()>> parts);
+
 struct MpiCall {
-  std::string what;  // "all_reduce #12 on rank 1 of 4": how errors begin.
+  std::string what = {};  // "all_reduce #12 on rank 1 of 4": how errors begin.
   Deadline deadline = Deadline::in({});
-  std::vector<MpiBegin> begins;
-  // Puts the result in place, in whichever thread sees the end; given the last request's status.
-  std::function<void(const MPI_Status&)> finish;
+  std::vector<MpiBegin> begins = {};
+  MpiFinish finish = {};
   // A message, not a collective: a late message does not break the group.
   bool is_message = false;
   // The message is being received, not sent.

@@ -3,7 +3,6 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/comm/backends/support/tensor_bytes.h"
 
 namespace lockstep::comm {
 namespace {
@@ -39,19 +38,19 @@ const char* datatype_of(at::ScalarType dtype) {
 }
 
 // The sum of truth values is their "or", as in shared memory and NCCL: a byte of 2 is no bool.
-const char* operation_of(shm::ReduceOp op, bool truth) {
-  switch (op) {
-    case shm::ReduceOp::kProduct:
+const char* operation_of(const c10d::ReduceOp& op, bool truth) {
+  switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
+    case c10d::ReduceOp::PRODUCT:
       return truth ? "ompi_mpi_op_min" : "ompi_mpi_op_prod";
-    case shm::ReduceOp::kMin:
+    case c10d::ReduceOp::MIN:
       return "ompi_mpi_op_min";
-    case shm::ReduceOp::kMax:
+    case c10d::ReduceOp::MAX:
       return "ompi_mpi_op_max";
-    case shm::ReduceOp::kBand:
+    case c10d::ReduceOp::BAND:
       return "ompi_mpi_op_band";
-    case shm::ReduceOp::kBor:
+    case c10d::ReduceOp::BOR:
       return "ompi_mpi_op_bor";
-    case shm::ReduceOp::kBxor:
+    case c10d::ReduceOp::BXOR:
       return "ompi_mpi_op_bxor";
     default:
       return truth ? "ompi_mpi_op_max" : "ompi_mpi_op_sum";
@@ -97,16 +96,15 @@ MpiSplit mpi_split(const std::vector<at::Tensor>& parts, const std::string& what
 
 MpiReduction mpi_reduction(const MpiLibrary& mpi, const c10d::ReduceOp& op,
                            const at::Tensor& tensor, const std::string& what) {
-  const shm::ReduceOp fold = shm_fold(op, tensor, what).reduction.op;
-  if (fold == shm::ReduceOp::kPremulSum) {
+  if (op == c10d::ReduceOp::PREMUL_SUM) {
     throw UsageError(what + ": MPI has no premul_sum; multiply first, and ask for a sum");
   }
   const auto dtype = tensor.scalar_type();
   const bool narrow = dtype == at::kHalf || dtype == at::kBFloat16;
   return {.type = mpi.object<MPI_Datatype>(datatype_of(dtype)),
-          .op = mpi.object<MPI_Op>(operation_of(fold, dtype == at::kBool)),
+          .op = mpi.object<MPI_Op>(operation_of(op, dtype == at::kBool)),
           .travels_as = narrow ? at::kFloat : dtype,
-          .average = fold == shm::ReduceOp::kAvg};
+          .average = op == c10d::ReduceOp::AVG};
 }
 
 at::Tensor travelling(const at::Tensor& tensor, at::ScalarType dtype) {

@@ -30,7 +30,7 @@ struct MpiReduction {
   at::ScalarType travels_as;  // MPI has no 16-bit floats: they are summed as 32-bit ones.
   bool average = false;       // MPI has no averages: a sum, to be divided afterwards.
 };
-// Throws UsageError, beginning with `what`, if the dtype cannot be reduced in this way.
+// `op` is defined for the tensor's dtype. Throws UsageError, beginning with `what`, for PREMUL_SUM.
 MpiReduction mpi_reduction(const MpiLibrary& mpi, const c10d::ReduceOp& op,
                            const at::Tensor& tensor, const std::string& what);
 

@@ -14,12 +14,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/comm/backends/shm/gpu_order.h"
-#include "lockstep/comm/backends/support/arguments.h"
+#include "lockstep/comm/backends/shm/store_board.h"
 #include "lockstep/comm/backends/support/finished_work.h"
 #include "lockstep/comm/backends/support/profile.h"
 #include "lockstep/comm/backends/support/queued_work.h"
-#include "lockstep/comm/backends/support/split.h"
-#include "lockstep/comm/backends/support/store_board.h"
 #include "lockstep/device/graph.h"
 
 namespace lockstep::comm {
@@ -74,13 +72,9 @@ void run_or_break(shm::Team& team, Function run) {
 }  // namespace
 
 ShmBackend::ShmBackend(const BackendRequest& request, std::vector<int> numbers)
-    : Backend(request.rank, request.size),
-      made_by_(request),
+    : CpuBackend(request, "shm", {.gpu_tensors = true, .sparse_tensors = true, .splits = true}),
       group_(std::make_shared<ShmGroup>(join_team(request, std::move(numbers)))),
-      timeout_(request.timeout),
-      core_to_spare_(usable_cores() > request.size) {
-  made_by_.store = nullptr;
-}
+      core_to_spare_(usable_cores() > request.size) {}
 
 void ShmBackend::shutdown() { group_->team->watch().leave(); }
 
@@ -97,16 +91,6 @@ c10d::ErrorType ShmBackend::getError() {
   }
 }
 
-c10::intrusive_ptr<c10d::Backend::Options> ShmBackend::getBackendOptions() {
-  return c10::make_intrusive<Options>(getBackendName(), timeout_.load());
-}
-
-c10::intrusive_ptr<c10d::Backend> ShmBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
-                                                    const std::vector<int>& ranks,
-                                                    const c10::intrusive_ptr<Options>& options) {
-  return split_backend(made_by_, store, ranks, options);
-}
-
 bool ShmBackend::supportsTensorAlloc(c10::DeviceIndex /*device*/) { return true; }
 
 at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
@@ -121,27 +105,21 @@ at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
   return at::from_blob(data, {size}, [memory = std::move(memory)](void*) {}, options);
 }
 
-std::string ShmBackend::what(const char* operation) const {
-  return std::string(operation) + " on rank " + std::to_string(getRank()) + " of " +
-         std::to_string(getSize());
-}
-
-ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
+WorkPointer ShmBackend::enqueue(Call call, Run run) {
   group_->team->watch().throw_if_broken();
-  const auto gpu = gpu_of(start.outputs);
+  const auto gpu = gpu_of(call.outputs);
   if (gpu && device::Graph::recording() != nullptr) {
     throw UsageError(what("a collective") +
                      ": the host does it, so it cannot be recorded as a CUDA graph; use nccl");
   }
   const shm::CallName name =
-      part_of_.value_or(shm::CallName{.number = started_ + 1, .kind = std::nullopt});
-  ++started_;
-  const auto timeout = start.timeout == c10d::kUnsetTimeout ? timeout_.load() : start.timeout;
-  const bool in_background = core_to_spare_ && bytes_of(start.outputs) >= kBackgroundBytes;
-  auto event = begin_profile(start.type, start.inputs);
-  auto state = state_for(start.outputs, event != nullptr);
-  std::function<void()> task = [team = group_->team.get(), run = std::move(run), name, timeout,
-                                state = std::move(state), event = std::move(event)] {
+      part_of_.value_or(shm::CallName{.number = next_number(), .kind = std::nullopt});
+  const bool in_background = core_to_spare_ && bytes_of(call.outputs) >= kBackgroundBytes;
+  auto event = begin_profile(call.type, call.inputs);
+  auto state = state_for(call.outputs, event != nullptr);
+  std::function<void()> task = [team = group_->team.get(), run = std::move(run), name,
+                                timeout = call.timeout, state = std::move(state),
+                                event = std::move(event)] {
     const auto caller = state ? std::optional<at::ThreadLocalStateGuard>(*state) : std::nullopt;
     const at::NoGradGuard no_grad;
     team->call_it(name);
@@ -156,168 +134,83 @@ ShmBackend::WorkPointer ShmBackend::start(Start start, Run run) {
   auto job = group_->queue.start(
       std::move(task), in_background ? WorkQueue::When::kAtOnce : WorkQueue::When::kWhenWaitedFor);
   return c10::make_intrusive<QueuedWork>(std::shared_ptr<WorkQueue>(group_, &group_->queue),
-                                         std::move(job), getRank(), start.type,
-                                         std::move(start.outputs));
+                                         std::move(job), getRank(), call.type,
+                                         std::move(call.outputs));
 }
 
-ShmBackend::WorkPointer ShmBackend::allreduce(Tensors& tensors,
-                                              const c10d::AllreduceOptions& options) {
-  const std::string name = what("allreduce");
-  const at::Tensor tensor = only(tensors, name);
-  if (tensor.defined() && tensor.is_sparse()) {
-    return allreduce_sparse(tensors, options);
-  }
-  c10d::AllreduceCoalescedOptions same;
-  same.reduceOp = options.reduceOp;
-  same.timeout = options.timeout;
-  return allreduce_coalesced(tensors, same);
-}
-
-ShmBackend::WorkPointer ShmBackend::allreduce_coalesced(
-    Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  const std::string name = what("allreduce");
+WorkPointer ShmBackend::start_all_reduce(Call call, const Tensors& tensors,
+                                         const c10d::ReduceOp& op) {
   std::vector<shm::Fold> folds;
+  folds.reserve(tensors.size());
   for (const auto& tensor : tensors) {
-    require_dense(tensor, name);
-    folds.push_back(shm_fold(options.reduceOp, tensor, name));
+    folds.push_back(shm_fold(op, tensor, call.what));
   }
-  require_no_overlap({.writes = tensors}, name);
-  return start({tensors.size() == 1 ? c10d::OpType::ALLREDUCE : c10d::OpType::ALLREDUCE_COALESCED,
-                options.timeout, tensors, tensors},
-               [tensors, folds](shm::Team& team, Deadline deadline) {
-                 for (std::size_t i = 0; i < tensors.size(); ++i) {
-                   const Packed packed(tensors[i], Use::kReadWrite);
-                   shm::all_reduce(team, packed.tensor(), folds[i], deadline);
-                   packed.write_back();
-                 }
-               });
-}
-
-ShmBackend::WorkPointer ShmBackend::allreduce_sparse(Tensors& tensors,
-                                                     const c10d::AllreduceOptions& options) {
-  const std::string name = what("allreduce of sparse tensors");
-  at::Tensor tensor = only(tensors, name);
-  if (!tensor.defined() || tensor.layout() != at::kSparse || !tensor.device().is_cpu() ||
-      options.reduceOp != c10d::ReduceOp::SUM) {
-    throw UsageError(name + ": expected a sparse COO tensor on the CPU and the operation sum");
-  }
-  return start({c10d::OpType::_ALLREDUCE_SPARSE, options.timeout, {tensor}, tensors},
-               [tensor](shm::Team& team, Deadline deadline) {
-                 const at::Tensor sum = shm_sparse_sum(team, tensor, deadline);
-                 tensor.copy_(sum);
-               });
-}
-
-ShmBackend::WorkPointer ShmBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  const std::string name = what("reduce");
-  const at::Tensor tensor = only(tensors, name);
-  require_dense(tensor, name);
-  require_rank(options.rootRank, getSize(), "root", name);
-  if (options.rootRank == getRank()) {
-    require_separate_elements(tensor, name);
-  }
-  const auto fold = shm_fold(options.reduceOp, tensor, name);
-  return start({c10d::OpType::REDUCE, options.timeout, {tensor}, tensors},
-               [tensor, fold, root = static_cast<int>(options.rootRank)](shm::Team& team,
-                                                                         Deadline deadline) {
-                 const Packed packed(tensor, Use::kReadWrite);
-                 shm::reduce(team, packed.tensor(), fold, root, deadline);
-                 if (team.rank() == root) {
-                   packed.write_back();
-                 }
-               });
-}
-
-ShmBackend::WorkPointer ShmBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
-                                                   const c10d::ReduceScatterOptions& options) {
-  const std::string name = what("reduce_scatter");
-  if (outputs.size() != inputs.size()) {
-    throw UsageError(name + ": there are " + std::to_string(outputs.size()) + " outputs for " +
-                     std::to_string(inputs.size()) + " lists of inputs");
-  }
-  std::vector<shm::Fold> folds;
-  Access access{.writes = outputs};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    require_dense_cpu(outputs[i], name);
-    require_one_per_rank(inputs[i], getSize(), outputs[i], name);
-    const auto& own = inputs[i][static_cast<std::size_t>(getRank())];
-    if (own.numel() != outputs[i].numel()) {
-      throw UsageError(name + ": the output has " + std::to_string(outputs[i].numel()) +
-                       " elements, expected " + std::to_string(own.numel()) +
-                       " as in the input for this rank");
+  return enqueue(std::move(call), [tensors, folds](shm::Team& team, Deadline deadline) {
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const Packed packed(tensors[i], Use::kReadWrite);
+      shm::all_reduce(team, packed.tensor(), folds[i], deadline);
+      packed.write_back();
     }
-    folds.push_back(shm_fold(options.reduceOp, outputs[i], name));
-    access.read(inputs[i], getRank(), outputs[i]);
+  });
+}
+
+WorkPointer ShmBackend::start_sparse_all_reduce(Call call, const at::Tensor& tensor) {
+  return enqueue(std::move(call), [tensor](shm::Team& team, Deadline deadline) {
+    const at::Tensor sum = shm_sparse_sum(team, tensor, deadline);
+    tensor.copy_(sum);
+  });
+}
+
+WorkPointer ShmBackend::start_reduce(Call call, const at::Tensor& tensor, const c10d::ReduceOp& op,
+                                     int root) {
+  const auto fold = shm_fold(op, tensor, call.what);
+  return enqueue(std::move(call), [tensor, fold, root](shm::Team& team, Deadline deadline) {
+    const Packed packed(tensor, Use::kReadWrite);
+    shm::reduce(team, packed.tensor(), fold, root, deadline);
+    if (team.rank() == root) {
+      packed.write_back();
+    }
+  });
+}
+
+WorkPointer ShmBackend::start_reduce_scatter(Call call, const Tensors& outputs,
+                                             const TensorLists& inputs, const c10d::ReduceOp& op) {
+  std::vector<shm::Fold> folds;
+  for (const auto& output : outputs) {
+    folds.push_back(shm_fold(op, output, call.what));
   }
-  require_no_overlap(access, name);
-  const auto shown = inputs.empty() ? std::span<const at::Tensor>() : std::span(inputs[0]);
-  return start({c10d::OpType::REDUCE_SCATTER, options.timeout, outputs, shown},
-               [outputs, inputs, folds](shm::Team& team, Deadline deadline) {
-                 for (std::size_t i = 0; i < outputs.size(); ++i) {
-                   const Packed result(outputs[i], Use::kWrite);
-                   const auto parts = packed(inputs[i], Use::kRead);
-                   std::vector<shm::Tensor> tensors;
-                   for (const auto& part : parts) {
-                     tensors.push_back(part.tensor());
-                   }
-                   shm::reduce_scatter(team, result.data(), tensors, folds[i], deadline);
-                   result.write_back();
-                 }
-               });
+  return enqueue(std::move(call), [outputs, inputs, folds](shm::Team& team, Deadline deadline) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const Packed result(outputs[i], Use::kWrite);
+      const auto parts = packed(inputs[i], Use::kRead);
+      std::vector<shm::Tensor> tensors;
+      for (const auto& part : parts) {
+        tensors.push_back(part.tensor());
+      }
+      shm::reduce_scatter(team, result.data(), tensors, folds[i], deadline);
+      result.write_back();
+    }
+  });
 }
 
-ShmBackend::WorkPointer ShmBackend::_reduce_scatter_base(
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  Tensors outputs{output};
-  Tensors inputs{input};
-  return reduce_scatter_tensor_coalesced(outputs, inputs, options);
-}
-
-ShmBackend::WorkPointer ShmBackend::reduce_scatter_tensor_coalesced(
-    Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
-  const std::string name = what("reduce_scatter_tensor");
-  TensorLists lists;
-  for (const auto& input : inputs) {
-    require_dense_cpu(input, name);
-    lists.push_back(parts_of(input, getSize(), name));
-  }
-  return reduce_scatter(outputs, lists, options);
-}
-
-ShmBackend::WorkPointer ShmBackend::send(Tensors& tensors, int destination, int tag) {
-  const std::string name = what("send");
-  const at::Tensor& tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
-  require_rank(destination, getSize(), "destination", name);
+WorkPointer ShmBackend::start_send(Call call, const at::Tensor& tensor, int destination, int tag) {
   group_->team->watch().throw_if_broken();
-  const auto event = begin_profile(c10d::OpType::SEND, tensors);
+  const auto event = begin_profile(call.type, call.inputs);
   const Packed packed(tensor, Use::kRead);
   group_->mailbox.send(destination, static_cast<std::uint64_t>(tag), packed.data(), packed.bytes());
-  return c10::make_intrusive<FinishedWork>(Tensors{tensor});
+  return c10::make_intrusive<FinishedWork>(std::move(call.outputs));
 }
 
-ShmBackend::WorkPointer ShmBackend::recv(Tensors& tensors, int source, int tag) {
-  const std::string name = what("recv");
-  const at::Tensor& tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
-  require_separate_elements(tensor, name);
-  require_rank(source, getSize(), "source", name);
+WorkPointer ShmBackend::start_receive(Call call, const at::Tensor& tensor,
+                                      std::optional<int> source, int tag) {
   group_->team->watch().throw_if_broken();
-  return c10::make_intrusive<ShmReceive>(group_, tensor, source, tag, timeout_.load());
+  return c10::make_intrusive<ShmReceive>(group_, tensor, source.value_or(shm::kAnySource), tag,
+                                         call.timeout);
 }
 
-ShmBackend::WorkPointer ShmBackend::recvAnysource(Tensors& tensors, int tag) {
-  const std::string name = what("recv");
-  const at::Tensor& tensor = only(tensors, name);
-  require_dense_cpu(tensor, name);
-  require_separate_elements(tensor, name);
-  group_->team->watch().throw_if_broken();
-  return c10::make_intrusive<ShmReceive>(group_, tensor, shm::kAnySource, tag, timeout_.load());
-}
-
-ShmBackend::WorkPointer ShmBackend::barrier(const c10d::BarrierOptions& options) {
-  return start({c10d::OpType::BARRIER, options.timeout, {}, {}},
-               [](shm::Team& team, Deadline deadline) { shm::barrier(team, deadline); });
+WorkPointer ShmBackend::start_barrier(Call call) {
+  return enqueue(std::move(call),
+                 [](shm::Team& team, Deadline deadline) { shm::barrier(team, deadline); });
 }
 
 }  // namespace lockstep::comm

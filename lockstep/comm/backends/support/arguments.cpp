@@ -33,12 +33,36 @@ void require_one_per_rank(const std::vector<at::Tensor>& tensors, int ranks, con
   }
 }
 
-void require_as_many(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+void require_as_many(std::size_t outputs, std::size_t inputs, const char* of_what,
                      const std::string& what) {
-  if (outputs.size() != inputs.size()) {
-    throw UsageError(what + ": there are " + std::to_string(outputs.size()) + " outputs for " +
-                     std::to_string(inputs.size()) + " inputs");
+  if (outputs != inputs) {
+    throw UsageError(what + ": there are " + std::to_string(outputs) + " outputs for " +
+                     std::to_string(inputs) + " " + of_what);
   }
+}
+
+void require_dense(const at::Tensor& tensor, const std::string& what) {
+  if (!tensor.defined()) {
+    throw UsageError(what + ": the tensor is undefined");
+  }
+  if (tensor.layout() != at::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
+    throw UsageError(what + ": the tensor is " + c10::str(tensor.layout()) + " on " +
+                     tensor.device().str() + ", expected Strided on cpu");
+  }
+}
+
+void require_dense_cpu(const at::Tensor& tensor, const std::string& what) {
+  require_dense(tensor, what);
+  if (!tensor.is_cpu()) {
+    throw UsageError(what + ": the tensor is on " + tensor.device().str() +
+                     ", expected one on cpu: over shared memory there are all_reduce, reduce, "
+                     "broadcast and all_gather for a GPU's");
+  }
+}
+
+void require_reducible(const c10d::ReduceOp& op, const at::Tensor& tensor,
+                       const std::string& what) {
+  (void)shm_fold(op, tensor, what);
 }
 
 void Access::read(const at::Tensor& input, const at::Tensor& own) {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <string>
+#include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -25,9 +26,16 @@ auto& only(List& list, const std::string& what) {
 // `role` is the rank's role in the call: root, source, destination.
 void require_rank(int64_t rank, int ranks, const char* role, const std::string& what);
 
-// One output per input.
-void require_as_many(const std::vector<at::Tensor>& outputs, const std::vector<at::Tensor>& inputs,
+// One output for each of `inputs`, which are tensors or lists of them.
+void require_as_many(std::size_t outputs, std::size_t inputs, const char* of_what,
                      const std::string& what);
+
+// A dense tensor, on the CPU or a GPU.
+void require_dense(const at::Tensor& tensor, const std::string& what);
+void require_dense_cpu(const at::Tensor& tensor, const std::string& what);
+
+// The operation is defined for the tensor's dtype, and a PREMUL_SUM has a factor.
+void require_reducible(const c10d::ReduceOp& op, const at::Tensor& tensor, const std::string& what);
 
 // What a call writes and reads on this rank.
 struct Access {
@@ -50,7 +58,7 @@ void require_no_overlap(const Access& access, const std::string& what);
 // The same for one tensor that is written.
 void require_separate_elements(const at::Tensor& tensor, const std::string& what);
 
-// One dense CPU tensor per rank, all of `like`'s dtype.
+// One dense tensor per rank, all of `like`'s dtype and device.
 void require_one_per_rank(const std::vector<at::Tensor>& tensors, int ranks, const at::Tensor& like,
                           const std::string& what);
 

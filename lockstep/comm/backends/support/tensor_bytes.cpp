@@ -98,25 +98,6 @@ shm::Fold shm_fold(const c10d::ReduceOp& op, const at::Tensor& tensor, const std
   return fold;
 }
 
-void require_dense(const at::Tensor& tensor, const std::string& what) {
-  if (!tensor.defined()) {
-    throw UsageError(what + ": the tensor is undefined");
-  }
-  if (tensor.layout() != at::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
-    throw UsageError(what + ": the tensor is " + c10::str(tensor.layout()) + " on " +
-                     tensor.device().str() + ", expected Strided on cpu");
-  }
-}
-
-void require_dense_cpu(const at::Tensor& tensor, const std::string& what) {
-  require_dense(tensor, what);
-  if (!tensor.is_cpu()) {
-    throw UsageError(what + ": the tensor is on " + tensor.device().str() +
-                     ", expected one on cpu: over shared memory there are all_reduce, reduce, "
-                     "broadcast and all_gather for a GPU's");
-  }
-}
-
 Packed::Packed(const at::Tensor& tensor, Use use) : tensor_(tensor), packed_(tensor) {
   if (lies_packed(tensor)) {
     return;

@@ -17,11 +17,6 @@ shm::DType shm_dtype(at::ScalarType type);
 // Throws UsageError, beginning with `what`, if the dtype cannot be reduced in this way.
 shm::Fold shm_fold(const c10d::ReduceOp& op, const at::Tensor& tensor, const std::string& what);
 
-// Throws UsageError, beginning with `what`, unless the tensor is a dense one on the CPU or a GPU.
-void require_dense(const at::Tensor& tensor, const std::string& what);
-// The same, on the CPU.
-void require_dense_cpu(const at::Tensor& tensor, const std::string& what);
-
 // A tensor's elements contiguously in memory: the tensor's own memory if it is contiguous, else a
 // copy. The copy of a GPU tensor is pinned, and copying waits for the GPU.
 class Packed {

@@ -36,13 +36,12 @@ TEST(MpiTypes, HalfTheWidthTravelsAsFloatsAndTheRestAsItself) {
   EXPECT_EQ(travels_as(at::kShort), at::kShort);
 }
 
-TEST(MpiTypes, WhatADtypeCannotDoIsRefusedAsInSharedMemory) {
+TEST(MpiTypes, APremultipliedSumIsRefusedByName) {
   const MpiLibrary mpi;
-  EXPECT_THAT(
-      [&] { mpi_reduction(mpi, c10d::ReduceOp::BAND, at::zeros({1}), "all_reduce on rank 0"); },
-      ThrowsMessage<UsageError>(HasSubstr("all_reduce on rank 0")));
-  EXPECT_THROW(mpi_reduction(mpi, c10d::ReduceOp::AVG, at::zeros({1}, at::kBool), "call"),
-               UsageError);
+  c10d::ReduceOp op;
+  op.op_ = c10d::ReduceOp::PREMUL_SUM;
+  EXPECT_THAT([&] { mpi_reduction(mpi, op, at::zeros({1}), "all_reduce on rank 0"); },
+              ThrowsMessage<UsageError>(HasSubstr("all_reduce on rank 0: MPI has no premul_sum")));
 }
 
 TEST(MpiTypes, WhatLiesPackedTravelsWithoutACopy) {

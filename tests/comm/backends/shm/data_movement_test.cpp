@@ -1,10 +1,7 @@
 #include <ATen/ops/arange.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
-#include "lockstep/base/error.h"
 #include "lockstep/comm/backends/shm/backend.h"
 #include "tests/comm/shm_ranks.h"
 
@@ -12,26 +9,6 @@ namespace lockstep::comm {
 namespace {
 
 using lockstep::testing::on_ranks;
-using lockstep::testing::Tensors;
-using ::testing::HasSubstr;
-using ::testing::ThrowsMessage;
-
-TEST(ShmMoves, HasEveryFormOfAllGather) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    auto input = at::full({2, 2}, world.rank(), at::kFloat);
-    auto output = at::empty({4, 2});
-    backend->_allgather_base(output, input, {})->wait();
-    EXPECT_TRUE(output.slice(0, 2).equal(at::full({2, 2}, 1.0F)));
-    Tensors outputs{at::empty({4, 2}), at::empty({2})};
-    Tensors inputs{input, at::full({1}, world.rank() + 5.0F)};
-    backend->allgather_into_tensor_coalesced(outputs, inputs, {})->wait();
-    EXPECT_TRUE(outputs[0].equal(output));
-    EXPECT_EQ(outputs[1][1].item<float>(), 6);
-    EXPECT_THAT([&] { backend->_allgather_base(input, input, {}); },
-                ThrowsMessage<UsageError>(HasSubstr("the output has 4 elements")));
-  });
-}
 
 // Large enough for several chunks.
 TEST(ShmMoves, AnAllGatherMayBeInPlace) {
@@ -44,76 +21,6 @@ TEST(ShmMoves, AnAllGatherMayBeInPlace) {
     for (int rank = 0; rank < 3; ++rank) {
       EXPECT_TRUE(output[rank].equal(at::arange(kCount, at::kFloat) + static_cast<double>(rank)));
     }
-  });
-}
-
-TEST(ShmMoves, RefusesTensorsThatShareMemoryBeforeTheyCostTheGroup) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    auto one_place = at::zeros({1}).expand({4});
-    auto input = at::full({2}, world.rank() + 1.0F);
-    auto output = at::zeros({4});
-    auto inside = output.narrow(0, 1, 2);
-    std::vector<std::int64_t> none;
-    if (world.rank() == 0) {
-      Tensors same{output, output};
-      Tensors inputs{input, input};
-      EXPECT_THROW(backend->_allgather_base(one_place, input, {}), UsageError);
-      EXPECT_THROW(backend->_allgather_base(output, inside, {}), UsageError);
-      EXPECT_THROW(backend->allgather_into_tensor_coalesced(same, inputs, {}), UsageError);
-      EXPECT_THROW(backend->alltoall_base(output, output, none, none, {}), UsageError);
-      EXPECT_THROW(backend->alltoall_base(one_place, output, none, none, {}), UsageError);
-    }
-    backend->_allgather_base(output, input, {})->wait();
-    EXPECT_EQ(output[2].item<float>(), 2);
-  });
-}
-
-// Three ranks and two inputs: a list per rank is no list per input.
-TEST(ShmMoves, GathersListsAsGlooDoes) {
-  on_ranks(3, [](Group& world) {
-    const auto gloo =
-        BackendRegistry::built_in().make("gloo", {.store = world.store(),
-                                                  .rank = world.rank(),
-                                                  .size = 3,
-                                                  .timeout = std::chrono::seconds(30),
-                                                  .connect_timeout = std::chrono::seconds(30)});
-    const auto gathered = [&](c10d::Backend& backend) {
-      Tensors inputs{at::full({2}, world.rank() + 0.5F), at::full({3}, world.rank() + 0.25F)};
-      std::vector<Tensors> outputs;
-      for (int rank = 0; rank < 3; ++rank) {
-        outputs.push_back({at::zeros({2}), at::zeros({3})});
-      }
-      backend.allgather_coalesced(outputs, inputs, {})->wait();
-      return outputs;
-    };
-    const auto ours = gathered(*world.backend());
-    const auto theirs = gathered(*gloo);
-    for (std::size_t rank = 0; rank < 3; ++rank) {
-      for (std::size_t i = 0; i < 2; ++i) {
-        EXPECT_TRUE(ours[rank][i].equal(theirs[rank][i])) << rank << " " << i;
-      }
-    }
-    world.barrier();
-  });
-}
-
-TEST(ShmMoves, AllToAllOfOneTensorFollowsTheSplitSizes) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    auto input = at::arange(4, at::kFloat) + static_cast<double>(world.rank());
-    auto received = at::empty({4});
-    std::vector<std::int64_t> none;
-    backend->alltoall_base(received, input, none, none, {})->wait();
-    EXPECT_EQ(received[2].item<float>(), world.rank() == 0 ? 1 : 3);
-    std::vector<std::int64_t> given{1, 3};
-    std::vector<std::int64_t> taken{world.rank() == 0 ? 1 : 3, world.rank() == 0 ? 1 : 3};
-    auto uneven = at::empty({world.rank() == 0 ? 2 : 6});
-    backend->alltoall_base(uneven, input, taken, given, {})->wait();
-    EXPECT_EQ(uneven[-1].item<float>(), world.rank() == 0 ? 1 : 4);
-    given = {2, 3};
-    EXPECT_THAT([&] { backend->alltoall_base(uneven, input, taken, given, {}); },
-                ThrowsMessage<UsageError>(HasSubstr("do not add up")));
   });
 }
 

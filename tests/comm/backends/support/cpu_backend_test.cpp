@@ -1,5 +1,5 @@
-// Every collective of every backend of ours refuses results that lie in one place, or where another
-// rank's input is still to be read, before it costs the group anything.
+// Every backend of ours refuses a call that cannot work before it costs the group anything: results
+// that lie in one place or where another rank's input is still to be read, and wrong arguments.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using TensorLists = std::vector<Tensors>;
 
-class RefusedOverlap : public ::testing::TestWithParam<const char*> {
+class RefusedCall : public ::testing::TestWithParam<const char*> {
  protected:
   // `calls` are refused on both ranks; the group is as good as before.
   static void refused(const std::function<std::vector<std::function<void()>>(c10d::Backend& backend,
@@ -43,16 +43,11 @@ class RefusedOverlap : public ::testing::TestWithParam<const char*> {
   }
 };
 
-std::vector<const char*> own_backends() {
-  auto names = lockstep::testing::backends();
-  std::erase(names, std::string("gloo"));  // LibTorch's; Group checks for it.
-  return names;
-}
-
-INSTANTIATE_TEST_SUITE_P(OfBackend, RefusedOverlap, ::testing::ValuesIn(own_backends()),
+INSTANTIATE_TEST_SUITE_P(OfBackend, RefusedCall,
+                         ::testing::ValuesIn(lockstep::testing::own_backends()),
                          [](const auto& tested) { return tested.param; });
 
-TEST_P(RefusedOverlap, AllReduce) {
+TEST_P(RefusedCall, AllReduce) {
   refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
     return {[&] {
               Tensors tensors = one_place();
@@ -65,7 +60,7 @@ TEST_P(RefusedOverlap, AllReduce) {
   });
 }
 
-TEST_P(RefusedOverlap, ReduceAtTheRoot) {
+TEST_P(RefusedCall, ReduceAtTheRoot) {
   refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
     return {[&backend, rank] {
       Tensors tensors = one_place();
@@ -74,7 +69,7 @@ TEST_P(RefusedOverlap, ReduceAtTheRoot) {
   });
 }
 
-TEST_P(RefusedOverlap, BroadcastToThisRank) {
+TEST_P(RefusedCall, BroadcastToThisRank) {
   refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
     return {[&backend, rank] {
       Tensors tensors = one_place();
@@ -83,7 +78,7 @@ TEST_P(RefusedOverlap, BroadcastToThisRank) {
   });
 }
 
-TEST_P(RefusedOverlap, AllGather) {
+TEST_P(RefusedCall, AllGather) {
   refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
     return {[&] {
               TensorLists outputs{Tensors(2, at::zeros({4}))};
@@ -98,7 +93,7 @@ TEST_P(RefusedOverlap, AllGather) {
   });
 }
 
-TEST_P(RefusedOverlap, AllGatherIntoTensor) {
+TEST_P(RefusedCall, AllGatherIntoTensor) {
   refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
     return {[&] {
               at::Tensor output = at::zeros({8});
@@ -113,7 +108,7 @@ TEST_P(RefusedOverlap, AllGatherIntoTensor) {
   });
 }
 
-TEST_P(RefusedOverlap, GatherAtTheRoot) {
+TEST_P(RefusedCall, GatherAtTheRoot) {
   refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
     return {[&backend, rank] {
               TensorLists outputs{Tensors(2, at::zeros({4}))};
@@ -129,7 +124,7 @@ TEST_P(RefusedOverlap, GatherAtTheRoot) {
   });
 }
 
-TEST_P(RefusedOverlap, Scatter) {
+TEST_P(RefusedCall, Scatter) {
   refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
     return {[&backend, rank] {
               Tensors outputs = one_place();
@@ -144,7 +139,7 @@ TEST_P(RefusedOverlap, Scatter) {
   });
 }
 
-TEST_P(RefusedOverlap, ReduceScatter) {
+TEST_P(RefusedCall, ReduceScatter) {
   refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
     return {[&backend, rank] {
               TensorLists inputs{{at::zeros({4}), at::zeros({4})}};
@@ -164,7 +159,7 @@ TEST_P(RefusedOverlap, ReduceScatter) {
   });
 }
 
-TEST_P(RefusedOverlap, AllToAll) {
+TEST_P(RefusedCall, AllToAll) {
   refused([](c10d::Backend& backend, int) -> std::vector<std::function<void()>> {
     return {[&] {
               Tensors outputs(2, at::zeros({4}));
@@ -179,7 +174,7 @@ TEST_P(RefusedOverlap, AllToAll) {
   });
 }
 
-TEST_P(RefusedOverlap, Receive) {
+TEST_P(RefusedCall, Receive) {
   refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
     return {[&backend, rank] {
               Tensors tensors = one_place();
@@ -188,6 +183,54 @@ TEST_P(RefusedOverlap, Receive) {
             [&backend] {
               Tensors tensors = one_place();
               backend.recvAnysource(tensors, 0);
+            }};
+  });
+}
+
+TEST_P(RefusedCall, WithArgumentsThatDoNotFit) {
+  refused([](c10d::Backend& backend, int rank) -> std::vector<std::function<void()>> {
+    return {[&] {
+              Tensors two{at::zeros({1}), at::zeros({1})};
+              backend.allreduce(two, {});
+            },
+            [&] {
+              Tensors tensors{at::zeros({1})};
+              backend.broadcast(tensors, with_root<c10d::BroadcastOptions>(2));
+            },
+            [&] {
+              Tensors tensors{at::zeros({1})};
+              c10d::ReduceOptions options;
+              options.reduceOp = c10d::ReduceOp::BAND;
+              backend.reduce(tensors, options);
+            },
+            [&] {
+              TensorLists outputs{{at::zeros({2}), at::zeros({2})}};
+              Tensors inputs{at::zeros({3})};
+              backend.allgather(outputs, inputs, {});
+            },
+            [&] {
+              TensorLists outputs{{at::zeros({1})}};
+              Tensors inputs{at::zeros({1})};
+              backend.allgather_coalesced(outputs, inputs, {});
+            },
+            [&] {
+              TensorLists outputs{{at::zeros({1}), at::zeros({1})}};
+              Tensors inputs{at::zeros({1})};
+              backend.gather(outputs, inputs, with_root<c10d::GatherOptions>(1 - rank));
+            },
+            [&] {
+              Tensors outputs{at::zeros({1})};
+              TensorLists inputs{{at::zeros({1}), at::zeros({1}, at::kLong)}};
+              backend.scatter(outputs, inputs, with_root<c10d::ScatterOptions>(rank));
+            },
+            [&] {
+              Tensors outputs{at::zeros({1})};
+              TensorLists inputs{{at::zeros({2}), at::zeros({2})}};
+              backend.reduce_scatter(outputs, inputs, {});
+            },
+            [&] {
+              Tensors tensors{at::zeros({1})};
+              backend.send(tensors, 2, 0);
             }};
   });
 }
