@@ -5,6 +5,7 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
 
 namespace lockstep {
 
@@ -23,7 +24,20 @@ class UsageError : public Error {
 // group is no longer usable; restart the job or form a new group.
 class PeerError : public Error {
  public:
-  using Error::Error;
+  enum class Cause {
+    kGone,  // Or anything else than lateness.
+    kLate,  // A wait was over, here or on another rank.
+  };
+  explicit PeerError(const std::string& text, Cause cause = Cause::kGone)
+      : Error(text), cause_(cause) {}
+  [[nodiscard]] Cause cause() const { return cause_; }
+  // The same, with the operation in front.
+  [[nodiscard]] PeerError during(const std::string& operation) const {
+    return PeerError(operation + ": " + what(), cause_);
+  }
+
+ private:
+  Cause cause_;
 };
 
 // The operating system refused something (disk, memory, descriptors): look at the machine.

@@ -93,10 +93,7 @@ void Group::barrier(const CollectiveOptions& options) const {
       waits_in->barrier(settings)->wait();
     });
   } catch (const PeerError& error) {
-    // Shared memory tells a rank at once that another has given up.
-    const std::string_view text = error.what();
-    const bool in_time = text.find("imed out") == std::string_view::npos &&
-                         text.find("gave up waiting") == std::string_view::npos;
+    const bool in_time = error.cause() != PeerError::Cause::kLate;
     const Verdict verdict = verdict_of(*state_, number, in_time);
     if (verdict.missing.empty()) {
       throw;

@@ -1,6 +1,12 @@
 #include "lockstep/comm/peer_error.h"
 
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <initializer_list>
+
 #include "lockstep/base/text.h"
+#include "lockstep/comm/backends/gloo/headers/gloo/declarations.h"
 
 namespace lockstep::comm {
 namespace {
@@ -19,11 +25,40 @@ std::string first_line(std::string text) {
   return end == std::string::npos ? text : text.substr(0, end + 1);
 }
 
+bool has_any_of(const std::string& words, std::initializer_list<const char*> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [&](const char* part) { return contains(words, part); });
+}
+
+template <class Type>
+bool is_a(const std::exception& error) {
+  return dynamic_cast<const Type*>(&error) != nullptr;
+}
+
 }  // namespace
 
-bool is_argument_error(const std::string& text) {
-  return contains(text, "ProcessGroupGloo::") || contains(text, "Cannot use ReduceOp") ||
-         contains(text, "Invalid scalar type") || contains(text, "does not support");
+Fault fault_of(const std::exception& error) {
+  if (is_a<UsageError>(error)) {
+    return Fault::kArguments;
+  }
+  if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
+    return peer->cause() == PeerError::Cause::kLate ? Fault::kLate : Fault::kConnection;
+  }
+  const std::string words = words_of(error);
+  if (has_any_of(words, {"ProcessGroupGloo::", "Cannot use ReduceOp", "Invalid scalar type",
+                         "does not support"})) {
+    return Fault::kArguments;
+  }
+  if (has_any_of(words, {"Timed out waiting", "peration timed out", "imeout"})) {
+    return Fault::kLate;
+  }
+  if (has_any_of(words, {"imed out"})) {
+    return Fault::kSilent;
+  }
+  return is_a<gloo::IoException>(error) || is_a<c10::DistError>(error) ||
+                 is_a<ConnectionLost>(error)
+             ? Fault::kConnection
+             : Fault::kHere;
 }
 
 std::string words_of(const std::exception& error) {
@@ -32,22 +67,25 @@ std::string words_of(const std::exception& error) {
 }
 
 void rethrow_as_peer_error(const std::string& what) {
-  std::string text;
   try {
     throw;
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    text = words_of(error);
+    const std::string text = what + ": " + words_of(error);
+    switch (fault_of(error)) {
+      case Fault::kArguments:
+        throw UsageError(text);
+      case Fault::kLate:
+      case Fault::kSilent:
+        throw PeerError(
+            text + "; a rank is late or left: see the logs of the others, or raise the timeout",
+            PeerError::Cause::kLate);
+      default:
+        throw PeerError(text +
+                        "; a rank ended or its connection broke: see the logs of the others");
+    }
   }
-  if (is_argument_error(text)) {
-    throw UsageError(what + ": " + text);
-  }
-  const bool late = contains(text, "imed out") || contains(text, "imeout");
-  throw PeerError(
-      what + ": " + text +
-      (late ? "; a rank is late or left: see the logs of the others, or raise the timeout"
-            : "; a rank ended or its connection broke: see the logs of the others"));
 }
 
 }  // namespace lockstep::comm

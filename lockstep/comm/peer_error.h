@@ -1,9 +1,8 @@
 // Turns what c10d throws into an error that says who was doing what.
 #pragma once
 
-#include <c10/util/Exception.h>
-
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <utility>
 
@@ -16,8 +15,22 @@ namespace lockstep::comm {
 // what to do.
 [[noreturn]] void rethrow_as_peer_error(const std::string& what);
 
-// Whether Gloo's message is about the caller's arguments; otherwise it is about the peers.
-bool is_argument_error(const std::string& words);
+// A connection of Gloo's was closed, and Gloo did not throw.
+class ConnectionLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// What an exception is about. c10d and Gloo have one type for many faults: where a type does not
+// tell, their words are read, here and nowhere else.
+enum class Fault {
+  kArguments,   // The caller's.
+  kLate,        // A wait was over.
+  kSilent,      // The kernel gave a connection up.
+  kConnection,  // A peer closed one, or it broke.
+  kHere,        // Something else, on this rank.
+};
+Fault fault_of(const std::exception& error);
 
 // What c10d or Gloo said, in one line, without its source position, stack and advice.
 std::string words_of(const std::exception& error);

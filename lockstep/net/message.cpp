@@ -13,8 +13,9 @@ std::exception_ptr Failure::as_exception() const {
     case Kind::kDied:
       return std::make_exception_ptr(RankGone(rank, RankGone::How::kDied, words));
     case Kind::kClosed:
-    case Kind::kLate:
       return std::make_exception_ptr(PeerError(words));
+    case Kind::kLate:
+      return std::make_exception_ptr(PeerError(words, PeerError::Cause::kLate));
     case Kind::kSize:
       return std::make_exception_ptr(UsageError(words));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
 #include "lockstep/shm/peers/futex.h"
@@ -16,6 +15,11 @@ using Clock = Deadline::Clock;
 
 // How long a death can go unnoticed, and how often a waiting rank wakes for nothing.
 constexpr std::chrono::milliseconds kPoll{50};
+
+PeerError error_of(Watch::Reason reason, const std::string& text) {
+  using Cause = PeerError::Cause;
+  return PeerError(text, reason == Watch::Reason::kLate ? Cause::kLate : Cause::kGone);
+}
 
 }  // namespace
 
@@ -211,7 +215,7 @@ void Watch::fail(const Failure& failure, const std::string& text, Then then) {
     record(failure, text);
     throw_if_broken();
   }
-  throw PeerError(text);
+  throw error_of(failure.reason, text);
 }
 
 void Watch::break_up(Reason reason, const std::string& text) {
@@ -225,10 +229,10 @@ void Watch::record(const Failure& failure, const std::string& text) {
   memory_.arena(rank_).freeze();
   {
     const std::lock_guard lock(mutex_);
-    if (!broken_.empty()) {
+    if (broken_) {
       return;
     }
-    broken_ = text;
+    broken_ = error_of(failure.reason, text);
     Fate& fate = memory_.control(rank_).fate;
     fate.reason.store(static_cast<std::uint64_t>(failure.reason));
     fate.culprit.store(static_cast<std::uint64_t>(failure.culprit));
@@ -252,8 +256,8 @@ void Watch::require_member() const {
 void Watch::throw_if_broken() const {
   require_member();
   const std::lock_guard lock(mutex_);
-  if (!broken_.empty()) {
-    throw PeerError(broken_);
+  if (broken_) {
+    throw PeerError(*broken_);
   }
 }
 
@@ -264,10 +268,10 @@ void Watch::leave() {
   memory_.arena(rank_).freeze();
   {
     const std::lock_guard lock(mutex_);
-    if (!broken_.empty()) {
+    if (broken_) {
       return;  // The others know more already.
     }
-    broken_ = self() + " has left the group; form a new one";
+    broken_.emplace(self() + " has left the group; form a new one");
     memory_.control(rank_).fate.standing.store(static_cast<std::uint64_t>(Standing::kLeft));
   }
   ring_all();

@@ -5,10 +5,12 @@
 #include <chrono>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
 #include "lockstep/base/fork_guard.h"
 #include "lockstep/base/progress.h"
 #include "lockstep/shm/peers/roster.h"
@@ -103,7 +105,7 @@ class Watch {
   Options options_;
   std::atomic<std::uint64_t> missed_bells_{0};
   mutable std::mutex mutex_;
-  std::string broken_;  // Why; empty while all is well.
+  std::optional<PeerError> broken_;  // Why; nothing while all is well.
 };
 
 }  // namespace lockstep::shm

@@ -128,25 +128,17 @@ void HostLinks::begin(const shm::CallName& name) const {
 }
 
 void HostLinks::leave() {
-  has_left_ = true;
+  is_leaving_ = true;
   if (inside_) {
     inside_->shutdown();
   }
-  mailbox_.close("rank " + std::to_string(rank_) + " has left the group; form a new one",
-                 net::Mailbox::Close::kPolitely);
+  mailbox_.close(has_left().what(), net::Mailbox::Close::kPolitely);
 }
 
 void HostLinks::leave_at_once() {
-  std::string reason;
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_.empty()) {
-      broken_ = "rank " + std::to_string(rank_) + " has left the group; form a new one";
-    }
-    reason = broken_;
-  }
+  const PeerError reason = break_once(has_left());
   (void)first_reason(store_, reason);
-  mailbox_.close(reason, net::Mailbox::Close::kAtOnce);
+  mailbox_.close(reason.what(), net::Mailbox::Close::kAtOnce);
   leave();
   connections_.cut();
 }
@@ -162,7 +154,7 @@ void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr&
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& words) {
-    if (has_left_) {
+    if (is_leaving_) {
       throw PeerError(what + ": " + words_of(words));
     }
     fail(what, words);
@@ -170,15 +162,10 @@ void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr&
 }
 
 void HostLinks::cut_if_left() {
-  if (!has_left_) {
+  if (!is_leaving_) {
     return;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_.empty()) {
-      broken_ = "rank " + std::to_string(rank_) + " has left the group; form a new one";
-    }
-  }
+  break_once(has_left());
   connections_.cut();
 }
 
@@ -187,7 +174,7 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
   if (dynamic_cast<const UsageError*>(&error) != nullptr) {
     throw UsageError(error.what());
   }
-  if (is_argument_error(words_of(error))) {
+  if (fault_of(error) == Fault::kArguments) {
     throw UsageError(what + ": " + words_of(error));
   }
   throw_if_broken(what);
@@ -196,28 +183,31 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
   if (is_lost_connection) {
     std::this_thread::sleep_for(kLetOthersSpeak);
   }
-  const std::string reason =
+  const PeerError reason =
       first_reason(store_, reason_of(error, map_, rank_, connections_.silent()));
-  {
-    const std::lock_guard lock(mutex_);
-    if (broken_.empty()) {
-      broken_ = reason;
-    }
-  }
+  const PeerError first = break_once(reason);
   if (inside_) {
-    inside_->break_up(reason);
+    inside_->break_up(reason.what());
   }
   connections_.cut();
-  mailbox_.close(reason, net::Mailbox::Close::kAtOnce);
-  throw_if_broken(what);
-  throw PeerError(what + ": " + reason);  // Not reached: it is broken now.
+  mailbox_.close(reason.what(), net::Mailbox::Close::kAtOnce);
+  throw first.during(what);
+}
+
+PeerError HostLinks::has_left() const {
+  return PeerError("rank " + std::to_string(rank_) + " has left the group; form a new one");
+}
+
+PeerError HostLinks::break_once(const PeerError& reason) {
+  const std::lock_guard lock(mutex_);
+  return broken_ ? *broken_ : broken_.emplace(reason);
 }
 
 void HostLinks::throw_if_broken(const std::string& what) const {
   throw_if_fork(what);
   const std::lock_guard lock(mutex_);
-  if (!broken_.empty()) {
-    throw PeerError(what + ": " + broken_);
+  if (broken_) {
+    throw broken_->during(what);
   }
 }
 
@@ -231,7 +221,7 @@ void HostLinks::throw_if_fork(const std::string& what) const {
 
 bool HostLinks::is_broken() const {
   const std::lock_guard lock(mutex_);
-  return !broken_.empty();
+  return broken_.has_value();
 }
 
 }  // namespace lockstep::comm

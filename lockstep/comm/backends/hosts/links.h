@@ -67,6 +67,9 @@ class HostLinks {
   // Tells the others where this rank listens, and hears it of them.
   void exchange_places(const std::vector<int>& ports, int size, Deadline deadline);
   [[nodiscard]] bool has_ended() const;
+  [[nodiscard]] PeerError has_left() const;
+  // Breaks the group here, unless it is broken; returns why it is.
+  PeerError break_once(const PeerError& reason);
 
   ForkGuard fork_guard_;
   HostMap map_;
@@ -81,8 +84,8 @@ class HostLinks {
   c10::intrusive_ptr<c10d::Backend> lane_;      // Null for a rank without a lane.
   std::optional<HostCollectives> collectives_;  // Set by the constructor.
   mutable std::mutex mutex_;
-  std::string broken_;  // Why; empty while all is well.
-  std::atomic<bool> has_left_{false};
+  std::optional<PeerError> broken_;  // Why; nothing while all is well.
+  std::atomic<bool> is_leaving_{false};
   net::Mailbox mailbox_;  // Last: its thread uses the others.
 };
 

@@ -99,7 +99,8 @@ void await(net::Mailbox& mailbox, const net::Message& message, const HostMap& ma
   while (!mailbox.wait_until(message, Deadline::in(std::min(kLook, deadline.remaining())))) {
     if (deadline.passed()) {
       throw PeerError("timed out: " + message.late_after(to_text(deadline.total())) + where +
-                      "; see the log there, or raise the timeout if it is only slow");
+                          "; see the log there, or raise the timeout if it is only slow",
+                      PeerError::Cause::kLate);
     }
     if (had_ended) {
       throw PeerError("the group has ended, for a reason that this rank cannot ask for" + where);

@@ -1,11 +1,9 @@
 #include "lockstep/comm/backends/hosts/verdict.h"
 
-#include <algorithm>
 #include <functional>
 #include <future>
 #include <thread>
 
-#include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/net/message.h"
@@ -16,12 +14,20 @@ namespace {
 constexpr const char* kVerdict = "verdict";
 constexpr std::chrono::seconds kStorePatience{1};
 
-// What Gloo says of its peers, as opposed to what goes wrong on this rank alone.
-bool is_about_connections(const std::string& words) {
-  constexpr const char* kWords[] = {"onnect", "imed out",    "imeout",       "closed",     "reset",
-                                    "ocket",  "Broken pipe", "oute to host", "unreachable"};
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](const char* word) { return contains(words, word); });
+// In the store: the cause's letter, then the text.
+constexpr char kLate = 'L';
+constexpr char kGone = 'G';
+
+std::vector<std::uint8_t> to_bytes(const PeerError& reason) {
+  const std::string text =
+      (reason.cause() == PeerError::Cause::kLate ? kLate : kGone) + std::string(reason.what());
+  return {text.begin(), text.end()};
+}
+
+PeerError from_bytes(const std::vector<std::uint8_t>& bytes) {
+  using Cause = PeerError::Cause;
+  return PeerError(std::string(bytes.begin() + 1, bytes.end()),
+                   bytes.front() == kLate ? Cause::kLate : Cause::kGone);
 }
 
 // The store is asked in a thread of its own, which may never come back.
@@ -41,44 +47,45 @@ Answer ask(const Answer& otherwise, const std::function<Answer()>& question) {
 
 }  // namespace
 
-std::string reason_of(const std::exception& error, const HostMap& map, int rank,
-                      const std::vector<std::string>& silent) {
+PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
+                    const std::vector<std::string>& silent) {
+  const std::string seen = " (rank " + std::to_string(rank) + " saw: " + words_of(error) + ")";
   if (const auto* gone = dynamic_cast<const net::RankGone*>(&error)) {
-    return "rank " + std::to_string(gone->rank()) + " on " +
-           map.describe(map.host_of(gone->rank())) +
-           (gone->how() == net::RankGone::How::kLeft     ? " left the group while others needed it"
-            : gone->how() == net::RankGone::How::kClosed ? " ended or left the group, see its log"
-            : silent.empty() ? " broke its connection: it ended or failed, see its log"
-                             : " does not answer any more; is it down, or its network?") +
-           " (rank " + std::to_string(rank) + " saw: " + error.what() + ")";
+    return PeerError(
+        "rank " + std::to_string(gone->rank()) + " on " + map.describe(map.host_of(gone->rank())) +
+        (gone->how() == net::RankGone::How::kLeft     ? " left the group while others needed it"
+         : gone->how() == net::RankGone::How::kClosed ? " ended or left the group, see its log"
+         : silent.empty() ? " broke its connection: it ended or failed, see its log"
+                          : " does not answer any more; is it down, or its network?") +
+        seen);
   }
-  if (dynamic_cast<const PeerError*>(&error) != nullptr) {
-    return error.what();  // From inside the host; it names the rank.
+  if (const auto* inside = dynamic_cast<const PeerError*>(&error)) {
+    return *inside;  // From inside the host; it names the rank.
   }
-  const std::string words = words_of(error);
-  if (silent.empty() && !is_about_connections(words)) {
-    return "rank " + std::to_string(rank) + " failed in it: " + words;
+  const Fault fault = fault_of(error);
+  if (silent.empty() && fault == Fault::kHere) {
+    return PeerError("rank " + std::to_string(rank) + " failed in it: " + words_of(error));
   }
-  const auto named = map.other_host_named_in(words + " " + join(silent, " "));
+  const auto named = map.other_host_named_in(words_of(error) + " " + join(silent, " "));
   const bool one_other = map.hosts() == 2;
   const std::string who = named       ? map.describe(*named)
                           : one_other ? map.describe(1 - map.here())
                                       : "another host";
-  const bool late = contains(words, "Timed out waiting") || contains(words, "peration timed out");
-  const std::string what = late ? " has not arrived in time"
-                           : !silent.empty() || contains(words, "imed out")
-                               ? " does not answer any more; is it down, or its network?"
-                               : " broke its connection: a rank there ended or failed, see its log";
-  return who + what + " (rank " + std::to_string(rank) + " saw: " + words + ")";
+  if (fault == Fault::kLate) {
+    return PeerError(who + " has not arrived in time" + seen, PeerError::Cause::kLate);
+  }
+  return PeerError(who +
+                   (!silent.empty() || fault == Fault::kSilent
+                        ? " does not answer any more; is it down, or its network?"
+                        : " broke its connection: a rank there ended or failed, see its log") +
+                   seen);
 }
 
-std::string first_reason(const c10::intrusive_ptr<c10d::Store>& store, const std::string& reason) {
-  const std::string first = ask<std::string>(reason, [store, reason] {
-    const auto bytes = store->compareSet(kVerdict, std::vector<std::uint8_t>(),
-                                         std::vector<std::uint8_t>(reason.begin(), reason.end()));
-    return std::string(bytes.begin(), bytes.end());
-  });
-  return first.empty() ? reason : first;
+PeerError first_reason(const c10::intrusive_ptr<c10d::Store>& store, const PeerError& reason) {
+  const auto mine = to_bytes(reason);
+  const auto first = ask<std::vector<std::uint8_t>>(
+      mine, [store, mine] { return store->compareSet(kVerdict, {}, mine); });
+  return first.empty() ? reason : from_bytes(first);
 }
 
 bool has_reason(const c10::intrusive_ptr<c10d::Store>& store,

@@ -1,10 +1,10 @@
 #include "lockstep/comm/backends/hosts/watched_wait.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <thread>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/comm/peer_error.h"
 
 namespace lockstep::comm {
 
@@ -18,7 +18,7 @@ void WatchedWait::wait(c10d::Work& work) const {
     } catch (const std::exception&) {
       if (!work.isCompleted() && had_ended) {
         left_one_behind_ = true;
-        throw std::runtime_error("Connection closed by another rank, and Gloo did not notice");
+        throw ConnectionLost("Connection closed by another rank, and Gloo did not notice");
       }
     }
     if (work.isCompleted()) {  // Perhaps just now: what it failed with is told again.

@@ -16,7 +16,7 @@ class WatchedWait {
  public:
   explicit WatchedWait(std::function<bool()> has_ended) : has_ended_(std::move(has_ended)) {}
 
-  // Waits until a collective is done. Throws its error, or std::runtime_error if the work is not
+  // Waits until a collective is done. Throws its error, or ConnectionLost if the work is not
   // done half a second after the group has ended.
   void wait(c10d::Work& work) const;
 

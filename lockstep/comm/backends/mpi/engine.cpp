@@ -10,10 +10,6 @@ namespace {
 // How long to wait for MPI's lock. Only the forming of a group that fails holds it longer.
 constexpr std::chrono::seconds kMoment{1};
 
-std::exception_ptr peer_error(const std::string& text) {
-  return std::make_exception_ptr(PeerError(text));
-}
-
 }  // namespace
 
 MpiEngine::MpiEngine(const MpiLibrary& mpi)
@@ -57,8 +53,8 @@ bool MpiEngine::wait(const MpiOperation& operation, Deadline until) {
   return true;
 }
 
-void MpiEngine::give_up(const Operation& operation, const std::string& why) {
-  std::exception_ptr error = peer_error(operation->call.what + ": " + why);
+void MpiEngine::give_up(const Operation& operation, const PeerError& why) {
+  std::exception_ptr error = std::make_exception_ptr(why.during(operation->call.what));
   {
     const std::unique_lock lock(calls_, kMoment);
     const auto found =
@@ -90,7 +86,7 @@ void MpiEngine::break_up(MpiGroup& group, const std::string& why) {
     }
   }
   for (const auto& operation : late) {
-    give_up(operation, why);
+    give_up(operation, PeerError(why));
   }
 }
 
@@ -163,8 +159,8 @@ bool MpiEngine::test(const Operation& operation, std::vector<Ended>& ended) {
   return true;
 }
 
-std::exception_ptr MpiEngine::drop(const Operation& operation, const std::string& why) {
-  const std::string text = operation->call.what + ": " + why;
+std::exception_ptr MpiEngine::drop(const Operation& operation, const PeerError& why) {
+  const PeerError error = why.during(operation->call.what);
   if (operation->call.is_receive) {
     bool ended = true;
     for (auto& request : operation->requests) {
@@ -176,13 +172,13 @@ std::exception_ptr MpiEngine::drop(const Operation& operation, const std::string
     if (!ended) {
       dropped_.push_back(operation);  // Its message is on the way: too late to cancel.
     }
-    return peer_error(text);
+    return std::make_exception_ptr(error);
   }
   dropped_.push_back(operation);
   if (!operation->call.is_message) {
-    operation->group->broken = text;
+    operation->group->broken = error.what();
   }
-  return peer_error(text);
+  return std::make_exception_ptr(error);
 }
 
 }  // namespace lockstep::comm

@@ -19,7 +19,7 @@ class MpiEngine {
   // Returns false at the deadline; the operation goes on.
   bool wait(const MpiOperation& operation, Deadline until);
   // Ends it with a PeerError. A collective breaks its group; its memory stays MPI's.
-  void give_up(const std::shared_ptr<MpiOperation>& operation, const std::string& why);
+  void give_up(const std::shared_ptr<MpiOperation>& operation, const PeerError& why);
   // Ends all operations of the group, and lets it start no other.
   void break_up(MpiGroup& group, const std::string& why);
 
@@ -46,7 +46,7 @@ class MpiEngine {
   void poll(Deadline until);
   // With calls_ held:
   bool test(const Operation& operation, std::vector<Ended>& ended);
-  std::exception_ptr drop(const Operation& operation, const std::string& why);
+  std::exception_ptr drop(const Operation& operation, const PeerError& why);
 
   const MpiLibrary& mpi_;
 

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-
-#include "lockstep/base/error.h"
-
 namespace lockstep::comm {
 
 void Backoff::pause() {
@@ -18,9 +15,10 @@ void Backoff::pause() {
   sleep_ = std::min(sleep_ * 2, kLongest);
 }
 
-std::string late(Deadline deadline) {
-  return "timed out after " + to_text(deadline.total()) +
-         ": a rank is late or left; see the logs of the others, or raise the timeout";
+PeerError late(Deadline deadline) {
+  return PeerError("timed out after " + to_text(deadline.total()) +
+                       ": a rank is late or left; see the logs of the others, or raise the timeout",
+                   PeerError::Cause::kLate);
 }
 
 MpiThread::Rest::Rest(MpiThread& thread) : thread_(thread) {
@@ -66,7 +64,7 @@ void MpiThread::run_alone(const std::string& what, std::function<void()> task, D
     wake_.notify_all();
   }
   if (done.wait_until(deadline.at()) != std::future_status::ready) {
-    throw PeerError(what + ": " + late(deadline));
+    throw late(deadline).during(what);
   }
   done.get();
 }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 
@@ -72,6 +73,6 @@ class MpiThread {
 };
 
 // How errors tell that a time is over.
-std::string late(Deadline deadline);
+PeerError late(Deadline deadline);
 
 }  // namespace lockstep::comm

@@ -10,7 +10,8 @@ bool MpiWork::wait(std::chrono::milliseconds timeout) {
   if (!engine_.wait(*operation_, until)) {
     if (timeout != kNoTimeout && !call.is_message) {
       throw PeerError(call.what + ": timed out: not done after " + to_text(timeout) +
-                      "; it goes on, wait again or raise the timeout");
+                          "; it goes on, wait again or raise the timeout",
+                      PeerError::Cause::kLate);
     }
     engine_.give_up(operation_, late(until));
   }

@@ -24,8 +24,9 @@ bool QueuedWork::wait(std::chrono::milliseconds timeout) {
     queue_->wait(*job_);
   } else if (!queue_->wait_until(*job_, Deadline::in(timeout))) {
     throw PeerError(c10d::opTypeToString(retrieveOpType()) + " on rank " + std::to_string(rank_) +
-                    ": timed out: not done after " + to_text(timeout) +
-                    "; it goes on, wait again or raise the timeout");
+                        ": timed out: not done after " + to_text(timeout) +
+                        "; it goes on, wait again or raise the timeout",
+                    PeerError::Cause::kLate);
   }
   return true;
 }

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backends/gloo/headers/gloo/declarations.h"
 #include "lockstep/net/message.h"
 
 namespace lockstep::comm {
@@ -22,8 +23,12 @@ HostMap three_hosts() {
           0};
 }
 
+PeerError reason_for(const std::exception& error, const std::vector<std::string>& silent = {}) {
+  return reason_of(error, three_hosts(), 0, silent);
+}
+
 std::string reason(const std::string& words, const std::vector<std::string>& silent = {}) {
-  return reason_of(std::runtime_error(words), three_hosts(), 0, silent);
+  return reason_for(gloo::IoException(words), silent).what();
 }
 
 TEST(HostVerdict, TheHostOfTheBrokenConnectionIsNamed) {
@@ -39,24 +44,29 @@ TEST(HostVerdict, ASilentHostIsNotTakenForOneThatClosed) {
 }
 
 TEST(HostVerdict, ALateHostIsNotTakenForADeadOne) {
-  EXPECT_THAT(reason("Timed out waiting 300ms for recv operation to complete"),
-              HasSubstr("has not arrived in time"));
+  const auto late =
+      reason_for(gloo::IoException("Timed out waiting 300ms for recv operation to complete"));
+  EXPECT_THAT(late.what(), HasSubstr("has not arrived in time"));
+  EXPECT_EQ(late.cause(), PeerError::Cause::kLate);
 }
 
 TEST(HostVerdict, WhatGoesWrongHereIsBlamedOnNobodyElse) {
-  const auto text = reason("you tried to allocate 4 bytes");
+  const std::string text =
+      reason_for(std::runtime_error("Connection closed, says one who is not Gloo")).what();
   EXPECT_THAT(text, StartsWith("rank 0 failed in it"));
   EXPECT_THAT(text, Not(HasSubstr("host")));
 }
 
 TEST(HostVerdict, WhatSharedMemorySaysStandsAsItIs) {
-  EXPECT_EQ(reason_of(PeerError("rank 1 was killed"), three_hosts(), 0, {}), "rank 1 was killed");
+  const auto late = reason_for(PeerError("rank 1 is late", PeerError::Cause::kLate));
+  EXPECT_STREQ(late.what(), "rank 1 is late");
+  EXPECT_EQ(late.cause(), PeerError::Cause::kLate);
 }
 
 TEST(HostVerdict, ARankThatLeftIsNotTakenForOneThatDied) {
   using How = net::RankGone::How;
   const auto text = [](How how) {
-    return reason_of(net::RankGone(2, how, "its words"), three_hosts(), 0, {});
+    return std::string(reason_for(net::RankGone(2, how, "its words")).what());
   };
   EXPECT_THAT(text(How::kLeft), StartsWith("rank 2 on host 'c' (10.0.0.3; rank 2) left the group"));
   EXPECT_THAT(text(How::kClosed), HasSubstr("ended or left the group"));
@@ -66,8 +76,11 @@ TEST(HostVerdict, ARankThatLeftIsNotTakenForOneThatDied) {
 
 TEST(HostVerdict, TheFirstReasonIsEverybodys) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
-  EXPECT_EQ(first_reason(store, "the first"), "the first");
-  EXPECT_EQ(first_reason(store, "the second"), "the first");
+  const PeerError mine("the first", PeerError::Cause::kLate);
+  EXPECT_STREQ(first_reason(store, mine).what(), "the first");
+  const PeerError first = first_reason(store, PeerError("the second"));
+  EXPECT_STREQ(first.what(), "the first");
+  EXPECT_EQ(first.cause(), PeerError::Cause::kLate);
   const auto asked = std::make_shared<std::atomic<bool>>(false);
   EXPECT_TRUE(has_reason(store, asked));
   EXPECT_FALSE(*asked);

@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "lockstep/comm/peer_error.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -42,7 +44,7 @@ TEST(WatchedWait, LeavesAWorkBehindThatDoesNotEndWithTheGroup) {
   const WatchedWait waiter([] { return true; });
   Told work;
   EXPECT_THAT([&] { waiter.wait(work); },
-              ThrowsMessage<std::runtime_error>(HasSubstr("Gloo did not notice")));
+              ThrowsMessage<ConnectionLost>(HasSubstr("Gloo did not notice")));
   EXPECT_TRUE(waiter.left_one_behind(kBriefly));
 }
 

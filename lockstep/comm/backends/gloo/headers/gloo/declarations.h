@@ -1,6 +1,6 @@
 // Just enough of Gloo's names to read c10d/ProcessGroupGloo.hpp.
 //
-// LibTorch contains Gloo but ships none of its headers. Nothing here is ever
+// LibTorch contains Gloo but ships none of its headers. Nothing of it but an exception is
 // constructed or derived from by us, so no layout or vtable of Gloo's is
 // emitted from these lines; only the order of Store's virtual functions and the
 // mangled names matter, and tests/comm/backends/gloo/backend_test.cpp shows that they
@@ -10,10 +10,19 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace gloo {
+
+struct Exception : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+// A connection broke, or a wait was over.
+struct IoException : Exception {
+  using Exception::Exception;
+};
 
 class Context {
  public:
