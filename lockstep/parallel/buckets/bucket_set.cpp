@@ -31,8 +31,7 @@ std::vector<std::size_t> BucketSet::bytes_to_place() const {
                   [](const Parameter& parameter) { return parameter.tensor.is_cpu(); });
   std::vector<std::size_t> bytes;
   for (const auto& parameter : parameters_) {
-    const bool wanted =
-        possible && !parameter.sparse && communication_.multiplies(parameter.tensor);
+    const bool wanted = possible && communication_.leaves_gradients(parameter);
     bytes.push_back(wanted ? parameter.tensor.nbytes() : 0);
   }
   return bytes;
@@ -45,14 +44,12 @@ void BucketSet::build(const std::vector<Bucket>& plan) {
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
       places[bucket.parameters[i]] = {made.size(), i};
     }
-    const auto& first = parameters_[bucket.parameters.front()];
-    const bool in_sum = !first.sparse && communication_.multiplies(first.tensor);
     made.emplace_back(
         bucket, parameters_, options_.mode,
         [this](std::int64_t elements, at::TensorOptions options) {
           return communication_.allocate(elements, options);
         },
-        in_sum ? GradientBucket::Division::kInSum : GradientBucket::Division::kBefore);
+        communication_.reduction_for(parameters_[bucket.parameters.front()]));
   }
   *contents_ = {.buckets = std::move(made), .places = std::move(places)};
 }
@@ -88,7 +85,7 @@ std::size_t BucketSet::put(std::size_t parameter) {
   if (bucket.is_used_by_another(place.index)) {
     move_out(parameter);
   }
-  copied_ += bucket.put(place.index, communication_.ranks());
+  copied_ += bucket.put(place.index);
   return place.bucket;
 }
 

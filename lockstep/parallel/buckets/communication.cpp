@@ -4,25 +4,11 @@
 #include <c10/core/StreamGuard.h>
 
 #include <algorithm>
-#include <bit>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/device/stream.h"
 
 namespace lockstep::parallel {
-namespace {
-
-// torch.distributed._make_nccl_premul_sum; its C++ name differs between versions.
-c10d::ReduceOp sum_times(std::optional<double> factor) {
-  c10d::ReduceOp op;
-  if (factor) {
-    op.op_ = c10d::ReduceOp::PREMUL_SUM;
-    op.supplement_ = c10::make_intrusive<c10d::NCCLPreMulSumSupplement>(*factor);
-  }
-  return op;
-}
-
-}  // namespace
 
 at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions options) const {
   const auto device = options.device();
@@ -31,17 +17,6 @@ at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions opti
     return backend->allocateTensor(static_cast<long>(elements), options);
   }
   return at::empty({elements}, options);
-}
-
-// On the CPU half-precision products would have to be rounded before they are added. NCCL may fuse
-// the product with the sum, which makes no difference if the product is exact.
-bool Communication::multiplies(const at::Tensor& like) const {
-  if (like.is_cuda()) {
-    return std::has_single_bit(static_cast<unsigned>(ranks())) && like.is_floating_point() &&
-           group_.can(Capability::kPremultipliesOnGpu, at::kCUDA);
-  }
-  return like.is_cpu() && (like.scalar_type() == at::kFloat || like.scalar_type() == at::kDouble) &&
-         group_.can(Capability::kPremultiplies);
 }
 
 bool Communication::is_recordable(const at::Tensor& like) const {
@@ -64,18 +39,14 @@ void Communication::start(GradientBucket& bucket) {
     started_.emplace_back();
     return;
   }
-  const auto backend = group_.backend(contents.device().type());
-  std::vector<at::Tensor> tensors{contents};
   Started started{
       .work = nullptr, .contents = contents, .copied = {}, .at = Clock::now(), .done = nullptr};
   c10::OptionalStreamGuard on_stream;
   if (contents.is_cuda()) {
     on_stream.reset_stream(filling_stream(contents.device()));
   }
-  c10d::AllreduceOptions options;
-  options.reduceOp = sum_times(bucket.factor(ranks()));
+  started.work = bucket.reduce();
   started.copied = bucket.take_copied();
-  started.work = backend->allreduce(tensors, options);
   if (contents.device().is_cpu() && group_.can(Capability::kCompletesFutures)) {
     started.done = std::make_shared<std::atomic<Clock::time_point>>();
     started.work->getFuture()->addCallback(

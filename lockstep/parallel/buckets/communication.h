@@ -24,13 +24,16 @@ class Communication {
 
   explicit Communication(const Group& group) : group_(group) {}
 
-  [[nodiscard]] int ranks() const { return group_.size(); }
   // Memory in which the group's backend sums without a copy, if it has such memory.
   [[nodiscard]] at::Tensor allocate(std::int64_t elements, at::TensorOptions options) const;
 
-  // Whether the backend can multiply such values by a factor while it sums them, with the same
-  // result as multiplying them before.
-  [[nodiscard]] bool multiplies(const at::Tensor& like) const;
+  // How the gradients of a bucket of such parameters are averaged.
+  [[nodiscard]] std::unique_ptr<Reduction> reduction_for(const Parameter& parameter) const {
+    return Average::over(group_, parameter.tensor, parameter.sparse);
+  }
+  [[nodiscard]] bool leaves_gradients(const Parameter& parameter) const {
+    return !parameter.sparse && Average::can_divide_in_sum(group_, parameter.tensor);
+  }
 
   // Whether sums of such gradients can be recorded as a part of a CUDA graph.
   [[nodiscard]] bool is_recordable(const at::Tensor& like) const;

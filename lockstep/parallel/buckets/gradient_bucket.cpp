@@ -1,10 +1,6 @@
 #include "lockstep/parallel/buckets/gradient_bucket.h"
 
-#include <ATen/ScalarOps.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/_foreach_copy.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <ATen/ops/mul.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
@@ -36,10 +32,11 @@ std::int64_t elements_before(const std::vector<at::Tensor>& tensors) {
 }  // namespace
 
 GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>& parameters,
-                               Mode mode, AllocateFlat allocate, Division division)
+                               Mode mode, AllocateFlat allocate,
+                               std::unique_ptr<Reduction> reduction)
     : parameters_(plan.parameters),
       allocate_(std::move(allocate)),
-      division_(division),
+      reduction_(std::move(reduction)),
       mode_(mode) {
   for (const std::size_t index : parameters_) {
     const auto& parameter = parameters[index];
@@ -51,7 +48,6 @@ GradientBucket::GradientBucket(const Bucket& plan, const std::vector<Parameter>&
     sparse_ = parameter.sparse;
   }
   put_.resize(tensors_.size());
-  divided_.resize(tensors_.size());
   if (sparse_ || mode_ == Mode::kStay) {
     return;
   }
@@ -70,7 +66,7 @@ void GradientBucket::make_places(const AllocateFlat& allocate) {
   const auto elements = static_cast<std::int64_t>(bytes_ / like.element_size());
   // Gradients are made in their places on the CPU alone.
   const bool on_cpu = like.is_cpu();
-  const auto before = on_cpu && division_ == Division::kInSum ? elements_before(tensors_) : 0;
+  const auto before = on_cpu && reduction_->leaves_gradients() ? elements_before(tensors_) : 0;
   flat_ = allocate(before + elements, at::TensorOptions(like.scalar_type()).device(like.device()))
               .narrow(0, before, elements);
   std::int64_t offset = 0;
@@ -118,9 +114,9 @@ void GradientBucket::require_alike(std::size_t i) const {
   }
 }
 
-std::size_t GradientBucket::put(std::size_t i, int ranks) {
+std::size_t GradientBucket::put(std::size_t i) {
   if (sparse_) {
-    put_sparse(i, ranks);
+    put_sparse(i);
     return 0;
   }
   if (mode_ == Mode::kStay) {
@@ -129,15 +125,14 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
   at::Tensor& grad = gradient(i);
   at::Tensor& place = places_[i];
   put_[i] = true;
-  divided_[i] = division_ == Division::kBefore;
   if (!grad.defined()) {
     place.zero_();
+    reduction_->made_in_place(i);
     return 0;
   }
   require_alike(i);
   if (is_in_place(i)) {
-    place.div_(ranks);
-    divided_[i] = true;
+    reduction_->added_in_place(i, place);
     return 0;
   }
   if (shares_storage(grad, place)) {  // Another view: it would change while it is read.
@@ -145,20 +140,11 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
   }
   if (grad.is_cuda() && !grad.requires_grad()) {
     postponed_.push_back(i);
+    reduction_->made_in_place(i);
     return place.nbytes();
   }
   const bool copy = !was_made_in_place(i);
-  if (copy && division_ == Division::kInSum) {
-    place.copy_(grad.detach());
-  } else if (copy) {
-    // PyTorch multiplies by the reciprocal here and divides above: the last bit can differ.
-    const auto factor = at::native::wrapped_scalar_tensor(1.0 / ranks);
-    if (grad.requires_grad()) {  // backward(create_graph=true): the copy has no history.
-      place.copy_(grad.detach().mul(factor));
-    } else {
-      at::mul_out(place, grad, factor);
-    }
-  }
+  copy ? reduction_->copy_in(i, place, grad) : reduction_->made_in_place(i);
   if (mode_ == Mode::kViews) {
     grad = place;
   }
@@ -166,7 +152,7 @@ std::size_t GradientBucket::put(std::size_t i, int ranks) {
 }
 
 // Kernels for single gradients take longer to start than to run.
-void GradientBucket::copy_postponed(int ranks) {
+void GradientBucket::copy_postponed() {
   if (postponed_.empty()) {
     return;
   }
@@ -175,10 +161,7 @@ void GradientBucket::copy_postponed(int ranks) {
     copied_.push_back(gradient(i));
     to.push_back(places_[i]);
   }
-  at::_foreach_copy_(to, copied_);
-  if (division_ == Division::kBefore) {
-    at::_foreach_mul_(to, 1.0 / ranks);
-  }
+  reduction_->copy_all_in(to, copied_);
   if (mode_ == Mode::kViews) {
     for (const std::size_t i : postponed_) {
       gradient(i) = places_[i];
@@ -187,21 +170,12 @@ void GradientBucket::copy_postponed(int ranks) {
   postponed_.clear();
 }
 
-std::optional<double> GradientBucket::factor(int ranks) {
-  copy_postponed(ranks);
-  if (std::find(divided_.begin(), divided_.end(), true) == divided_.end()) {
-    return division_ == Division::kInSum ? std::optional(1.0 / ranks) : std::nullopt;
-  }
-  for (std::size_t i = 0; i < divided_.size(); ++i) {
-    if (!divided_[i]) {
-      places_[i].mul_(1.0 / ranks);
-      divided_[i] = true;
-    }
-  }
-  return std::nullopt;
+Reduction::WorkPointer GradientBucket::reduce() {
+  copy_postponed();
+  return reduction_->start(flat_, places_);
 }
 
-void GradientBucket::put_sparse(std::size_t i, int ranks) {
+void GradientBucket::put_sparse(std::size_t i) {
   at::Tensor& grad = gradient(i);
   if (!grad.defined() || !grad.is_sparse()) {
     throw UsageError("the gradient of '" + names_[i] + "' is " +
@@ -209,7 +183,7 @@ void GradientBucket::put_sparse(std::size_t i, int ranks) {
                      ", expected a sparse tensor, because its module was made with sparse(true)");
   }
   flat_ = grad;
-  flat_.div_(ranks);
+  reduction_->added_in_place(i, flat_);
 }
 
 void GradientBucket::write_back(std::size_t i) {

@@ -6,12 +6,13 @@
 #include <c10/core/StorageImpl.h>
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "lockstep/comm/placement_allocator.h"
 #include "lockstep/parallel/buckets/bucket_plan.h"
+#include "lockstep/parallel/buckets/reduction.h"
 #include "lockstep/parallel/module_state.h"
 
 namespace lockstep::parallel {
@@ -32,16 +33,10 @@ class GradientBucket {
     kStay,      // Nothing travels, because there is one rank: it is what autograd made.
   };
 
-  // Who divides the gradients by the number of ranks.
-  enum class Division {
-    kBefore,  // put() does.
-    kInSum,   // The sum multiplies what it reads, which saves a pass over the memory.
-  };
-
   // With kViews, gradients that are already defined move in. A sparse gradient has no place in the
   // bucket: the gradient itself is what travels.
   GradientBucket(const Bucket& plan, const std::vector<Parameter>& parameters, Mode mode,
-                 AllocateFlat allocate, Division division = Division::kBefore);
+                 AllocateFlat allocate, std::unique_ptr<Reduction> reduction);
 
   [[nodiscard]] const std::vector<std::size_t>& parameters() const { return parameters_; }
   [[nodiscard]] bool is_sparse() const { return sparse_; }
@@ -75,15 +70,14 @@ class GradientBucket {
   // and returns how many bytes they have.
   std::size_t move_out();
 
-  // Puts the i-th gradient in its place, divided by the number of ranks as PyTorch divides it, now
-  // or in the sum. An undefined gradient counts as zero. Returns how many bytes were copied: none
-  // if the gradient was allocated there. Throws UsageError if its dtype or layout differs.
-  std::size_t put(std::size_t i, int ranks);
-  // To be called when all gradients are put. Returns the factor by which the sum must multiply this
-  // rank's contents; nothing if they are already divided. On a GPU the gradients are copied only
-  // now, all with one kernel.
-  [[nodiscard]] std::optional<double> factor(int ranks);
-  // The gradients that factor() copied, which the current stream may still read.
+  // Puts the i-th gradient in its place. An undefined gradient counts as zero. Returns how many
+  // bytes were copied: none if the gradient was allocated there. Throws UsageError if its dtype or
+  // layout differs.
+  std::size_t put(std::size_t i);
+  // Starts the reduction, when all gradients are put. On a GPU the gradients are copied only now,
+  // all with one kernel.
+  Reduction::WorkPointer reduce();
+  // The gradients that reduce() copied, which the current stream may still read.
   [[nodiscard]] std::vector<at::Tensor> take_copied() { return std::exchange(copied_, {}); }
 
   // Makes the sum the gradient of the i-th parameter. Throws UsageError if `.grad` was exchanged
@@ -99,8 +93,8 @@ class GradientBucket {
   void make_places(const AllocateFlat& allocate);
   std::size_t move();
   void require_alike(std::size_t i) const;
-  void put_sparse(std::size_t i, int ranks);
-  void copy_postponed(int ranks);
+  void put_sparse(std::size_t i);
+  void copy_postponed();
 
   std::vector<std::size_t> parameters_;
   std::vector<at::Tensor> tensors_;
@@ -108,7 +102,6 @@ class GradientBucket {
   std::vector<std::string> names_;
   std::vector<at::Tensor> places_;
   std::vector<bool> put_;               // By place, in this step.
-  std::vector<bool> divided_;           // The same.
   std::vector<std::size_t> postponed_;  // Put, but not yet copied.
   std::vector<at::Tensor> copied_;
   bool moved_ = false;       // In this step.
@@ -116,7 +109,7 @@ class GradientBucket {
   at::Tensor flat_;
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> left_;  // What others kept, if they do.
   AllocateFlat allocate_;
-  Division division_;
+  std::unique_ptr<Reduction> reduction_;
   std::size_t bytes_ = 0;
   Mode mode_;
   bool sparse_ = false;

@@ -11,9 +11,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/placement_allocator.h"
 #include "lockstep/parallel/buckets/gradient_bucket.h"
+#include "tests/parallel/buckets/averages.h"
 
 namespace lockstep::parallel {
 namespace {
+
+using testing::average_of;
 
 at::Tensor filled(std::int64_t elements, at::TensorOptions options) {
   return at::full({elements}, 99, options);
@@ -28,14 +31,14 @@ class BucketMemory : public ::testing::Test {
     for (std::size_t i = 0; i < 2; ++i) {
       auto& tensor = parameters_[1 - i].tensor;
       tensor.mutable_grad() = at::ones_like(tensor);
-      bucket_.put(i, 4);
+      bucket_.put(i);
     }
   }
 
   std::vector<Parameter> parameters_{{.name = "a", .tensor = at::ones({2, 3}).requires_grad_()},
                                      {.name = "b", .tensor = at::ones({4}).requires_grad_()}};
   GradientBucket bucket_{kSecondFirst, parameters_, GradientBucket::Mode::kViews, filled,
-                         GradientBucket::Division::kInSum};
+                         average_of(4, Average::Divide::kInSum)};
 };
 
 TEST_F(BucketMemory, LendsThePlaceOfItsLargestGradientWhileThatIsUndefined) {
@@ -48,13 +51,13 @@ TEST_F(BucketMemory, LendsThePlaceOfItsLargestGradientWhileThatIsUndefined) {
 
 TEST_F(BucketMemory, DoesNotLendWhatIsInUse) {
   const auto is_offered = [&] { return bucket_.memory_for(1).data != nullptr; };
-  bucket_.put(1, 2);  // An undefined gradient stays undefined.
+  bucket_.put(1);  // An undefined gradient stays undefined.
   EXPECT_FALSE(is_offered());
   bucket_.begin();
   EXPECT_TRUE(is_offered());
   auto& grad = parameters_[0].tensor.mutable_grad();
   grad = at::ones({2, 3});
-  bucket_.put(1, 2);
+  bucket_.put(1);
   bucket_.begin();
   auto last_step = grad;
   grad = at::Tensor();
@@ -84,9 +87,9 @@ TEST_F(BucketMemory, MovesToOtherMemoryWhereThereIsNoMoreOfItsOwn) {
       [&](std::int64_t elements, at::TensorOptions options) {
         return allocated++ == 0 ? filled(elements, options) : throw IoError("full");
       },
-      GradientBucket::Division::kInSum);
-  bucket.put(0, 4);
-  bucket.put(1, 4);
+      average_of(4, Average::Divide::kInSum));
+  bucket.put(0);
+  bucket.put(1);
   const auto before = bucket.contents().fill_(3);
   EXPECT_EQ(bucket.move_out(), 40);
   EXPECT_TRUE(bucket.contents().equal(before));

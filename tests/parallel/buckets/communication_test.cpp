@@ -1,6 +1,6 @@
 #include "lockstep/parallel/buckets/communication.h"
 
-#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
@@ -11,21 +11,26 @@ namespace {
 
 using testing::run_ranks;
 
-void sums_buckets(Group& world) {
+void averages_buckets(Group& world) {
   Communication communication(world);
   const std::vector<Parameter> parameters{{.name = "a", .tensor = at::ones({300'000})},
                                           {.name = "b", .tensor = at::ones({3})}};
   std::vector<GradientBucket> buckets;
   for (std::size_t i = 0; i < 2; ++i) {
-    buckets.emplace_back(Bucket{.parameters = {i}}, parameters, GradientBucket::Mode::kViews,
-                         [&](std::int64_t elements, at::TensorOptions options) {
-                           return communication.allocate(elements, options);
-                         });
+    buckets.emplace_back(
+        Bucket{.parameters = {i}}, parameters, GradientBucket::Mode::kViews,
+        [&](std::int64_t elements, at::TensorOptions options) {
+          return communication.allocate(elements, options);
+        },
+        communication.reduction_for(parameters[i]));
   }
   for (int step = 0; step < 3; ++step) {
-    for (auto& bucket : buckets) {
-      bucket.contents().fill_(world.rank() + 1);
-      communication.start(bucket);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const auto& tensor = parameters[i].tensor;
+      tensor.mutable_grad() = at::full_like(tensor, 2 * (world.rank() + 1));
+      buckets[i].begin();
+      buckets[i].put(0);
+      communication.start(buckets[i]);
     }
     for (std::size_t i = 0; i < 2; ++i) {
       communication.wait_for(i);
@@ -37,9 +42,9 @@ void sums_buckets(Group& world) {
   }
 }
 
-TEST(Communication, SumsBucketsAndMeasuresIt) {
-  run_ranks(2, sums_buckets, "shm");
-  run_ranks(2, sums_buckets, "gloo");
+TEST(Communication, AveragesBucketsAndMeasuresIt) {
+  run_ranks(2, averages_buckets, "shm");
+  run_ranks(2, averages_buckets, "gloo");
 }
 
 TEST(Communication, AllocatesWhereTheBackendSumsInPlace) {

@@ -11,11 +11,13 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "tests/parallel/buckets/averages.h"
 
 namespace lockstep::parallel {
 namespace {
 
 using ::testing::AllOf;
+using testing::average_of;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 using Mode = GradientBucket::Mode;
@@ -33,11 +35,11 @@ const Bucket kBoth{.parameters = {1, 0}, .limit = 0};
 
 TEST(GradientBucket, PacksGradientsInTheOrderOfThePlan) {
   auto parameters = two_parameters();
-  GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary);
+  GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary, average_of(2));
   parameters[0].tensor.mutable_grad() = at::full({2, 3}, 6.0F);
   parameters[1].tensor.mutable_grad() = at::arange(4).to(at::kFloat);
-  bucket.put(0, 2);
-  bucket.put(1, 2);
+  bucket.put(0);
+  bucket.put(1);
   EXPECT_TRUE(
       bucket.contents().equal(at::tensor({0.F, .5F, 1.F, 1.5F, 3.F, 3.F, 3.F, 3.F, 3.F, 3.F})));
   EXPECT_EQ(bucket.bytes(), 40);
@@ -45,12 +47,12 @@ TEST(GradientBucket, PacksGradientsInTheOrderOfThePlan) {
 
 TEST(GradientBucket, MakesGradientsViewsOfItself) {
   auto parameters = two_parameters();
-  GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary);
+  GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary, average_of(2));
   parameters[1].tensor.mutable_grad() = at::ones({4});
-  bucket.put(0, 2);
+  bucket.put(0);
   EXPECT_TRUE(parameters[1].tensor.grad().is_alias_of(bucket.contents()));
   // Of a parameter that took no part here, once the sum is back.
-  bucket.put(1, 2);
+  bucket.put(1);
   EXPECT_FALSE(parameters[0].tensor.grad().defined());
   bucket.write_back(1);
   EXPECT_TRUE(parameters[0].tensor.grad().is_alias_of(bucket.contents()));
@@ -60,10 +62,10 @@ TEST(GradientBucket, MakesGradientsViewsOfItself) {
 
 TEST(GradientBucket, CopiesOutInSeparateMode) {
   auto parameters = two_parameters();
-  GradientBucket bucket(kBoth, parameters, Mode::kSeparate, ordinary);
+  GradientBucket bucket(kBoth, parameters, Mode::kSeparate, ordinary, average_of(4));
   const auto own = at::ones({4});
   parameters[1].tensor.mutable_grad() = own;
-  bucket.put(0, 4);
+  bucket.put(0);
   bucket.contents().mul_(3);
   bucket.write_back(0);
   EXPECT_TRUE(parameters[1].tensor.grad().is_same(own));
@@ -77,30 +79,30 @@ TEST(GradientBucket, DividesInPlaceWhatIsThereAndMultipliesWhatIsCopied) {
   // PyTorch does: 1/3 of some floats differs in the last bit.
   auto parameters = two_parameters();
   const auto values = at::arange(1, 5).to(at::kFloat).div(7);
-  GradientBucket bucket({.parameters = {1}}, parameters, Mode::kViews, ordinary);
+  GradientBucket bucket({.parameters = {1}}, parameters, Mode::kViews, ordinary, average_of(3));
   parameters[1].tensor.mutable_grad() = values.clone();
-  bucket.put(0, 3);
+  bucket.put(0);
   EXPECT_TRUE(bucket.contents().equal(values * (1.0 / 3)));
   parameters[1].tensor.mutable_grad().copy_(values);
-  bucket.put(0, 3);
+  bucket.put(0);
   EXPECT_TRUE(bucket.contents().equal(values / 3));
 }
 
 TEST(GradientBucket, TakesInGradientsThatAreThereWhenItIsMade) {
   auto parameters = two_parameters();
   parameters[1].tensor.mutable_grad() = at::arange(4).to(at::kFloat);
-  const GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary);
+  const GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary, average_of(2));
   EXPECT_TRUE(parameters[1].tensor.grad().is_alias_of(bucket.contents()));
   EXPECT_TRUE(parameters[1].tensor.grad().equal(at::arange(4).to(at::kFloat)));
 }
 
 TEST(GradientBucket, LeavesGradientsAloneWhereNothingTravels) {
   auto parameters = two_parameters();
-  GradientBucket bucket(kBoth, parameters, Mode::kStay, ordinary);
+  GradientBucket bucket(kBoth, parameters, Mode::kStay, ordinary, average_of(1));
   const auto own = at::ones({4});
   parameters[1].tensor.mutable_grad() = own;
   for (const std::size_t i : {0, 1}) {
-    bucket.put(i, 1);
+    bucket.put(i);
     bucket.write_back(i);
   }
   EXPECT_FALSE(bucket.contents().defined());
@@ -112,8 +114,8 @@ TEST(GradientBucket, KeepsTheStridesOfItsParameters) {
   const std::vector<Parameter> parameters{
       {.name = "conv",
        .tensor = at::ones({2, 3, 2, 2}).to(at::MemoryFormat::ChannelsLast).requires_grad_()}};
-  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary);
-  bucket.put(0, 1);
+  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary, average_of(1));
+  bucket.put(0);
   bucket.write_back(0);
   EXPECT_EQ(parameters[0].tensor.grad().strides(), parameters[0].tensor.strides());
 }
@@ -124,12 +126,12 @@ TEST(GradientBucket, TakesAnotherViewOfAPlaceForWhatItIs) {
       {.name = "square", .tensor = at::ones({3, 3}).requires_grad_()}};
   const auto values = at::arange(9).to(at::kFloat).view({3, 3});
   auto& grad = parameters[0].tensor.mutable_grad();
-  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary);
+  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary, average_of(1));
   grad = values.clone();
-  bucket.put(0, 1);
+  bucket.put(0);
   grad = grad.t();
   bucket.begin();
-  bucket.put(0, 1);
+  bucket.put(0);
   bucket.write_back(0);
   EXPECT_TRUE(bucket.contents().view({3, 3}).equal(values.t()));
   EXPECT_TRUE(grad.equal(values.t()));
@@ -140,66 +142,32 @@ TEST(GradientBucket, TakesAnotherViewOfAPlaceForWhatItIs) {
 TEST(GradientBucket, RejectsAGradientOfAnotherDtype) {
   auto parameters = two_parameters();
   parameters[1].tensor = at::ones({4}).requires_grad_();
-  GradientBucket bucket({.parameters = {1}}, parameters, Mode::kViews, ordinary);
+  GradientBucket bucket({.parameters = {1}}, parameters, Mode::kViews, ordinary, average_of(1));
   parameters[1].tensor.unsafeGetTensorImpl()->mutable_grad() = at::ones({4}, at::kDouble);
-  EXPECT_THAT([&] { bucket.put(0, 1); },
+  EXPECT_THAT([&] { bucket.put(0); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("'b'"), HasSubstr("CPUDoubleType"))));
 }
 
 TEST(GradientBucket, SendsASparseGradientItself) {
   std::vector<Parameter> parameters{
       {.name = "table", .tensor = at::ones({5, 2}).requires_grad_(), .sparse = true}};
-  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary);
-  EXPECT_THAT([&] { bucket.put(0, 2); },
+  GradientBucket bucket({.parameters = {0}}, parameters, Mode::kViews, ordinary, average_of(2));
+  EXPECT_THAT([&] { bucket.put(0); },
               ThrowsMessage<UsageError>(AllOf(HasSubstr("'table'"), HasSubstr("undefined"))));
   parameters[0].tensor.mutable_grad() = at::sparse_coo_tensor(
       at::tensor({1, 3}, at::kLong).view({1, 2}), at::full({2, 2}, 4.F), {5, 2});
-  bucket.put(0, 2);
+  bucket.put(0);
   EXPECT_TRUE(bucket.contents().is_same(parameters[0].tensor.grad()));
   EXPECT_TRUE(bucket.contents()._values().eq(2).all().item<bool>());
 }
 
 TEST(GradientBucket, NoticesThatAGradientWasExchanged) {
   auto parameters = two_parameters();
-  GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary);
+  GradientBucket bucket(kBoth, parameters, Mode::kViews, ordinary, average_of(2));
   parameters[1].tensor.mutable_grad() = at::ones({4});
-  bucket.put(0, 2);
+  bucket.put(0);
   parameters[1].tensor.mutable_grad() = at::ones({4});
   EXPECT_THAT([&] { bucket.write_back(0); }, ThrowsMessage<UsageError>(HasSubstr("'b'")));
-}
-
-class GradientBucketInSum : public ::testing::Test {
- protected:
-  // Gradients are 1 at first; the first one lies in its place already.
-  void put_all(bool first_is_there) {
-    for (auto& parameter : parameters_) {
-      parameter.tensor.mutable_grad() = at::ones_like(parameter.tensor);
-    }
-    if (first_is_there) {
-      parameters_[1].tensor.mutable_grad() = bucket_.contents().narrow(0, 0, 4).fill_(1);
-    }
-    for (std::size_t i = 0; i < 2; ++i) {
-      bucket_.put(i, 4);
-    }
-  }
-
-  std::vector<Parameter> parameters_ = two_parameters();
-  GradientBucket bucket_{kBoth, parameters_, Mode::kViews, ordinary,
-                         GradientBucket::Division::kInSum};
-};
-
-TEST_F(GradientBucketInSum, LeavesTheDivisionToTheSum) {
-  put_all(false);
-  EXPECT_EQ(bucket_.factor(4), 0.25);
-  EXPECT_TRUE(bucket_.contents().eq(1).all().item<bool>());
-}
-
-TEST_F(GradientBucketInSum, DividesAllWhereOneIsDividedInPlace) {
-  put_all(true);
-  EXPECT_EQ(bucket_.factor(4), std::nullopt);
-  EXPECT_TRUE(bucket_.contents().eq(0.25).all().item<bool>());
-  put_all(false);
-  EXPECT_EQ(bucket_.factor(4), 0.25);
 }
 
 }  // namespace
