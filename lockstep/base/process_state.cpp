@@ -13,28 +13,19 @@
 #include "lockstep/base/fd.h"
 
 namespace lockstep {
-namespace {
 
-struct Stat {
-  bool exists = true;
-  char state = '?';
-  std::uint64_t start_time = 0;
-  int exit_code = 0;
-};
-
-// proc(5): "pid (name) state ppid ..."; the name may hold anything, so fields are counted from its
-// end.
-// Nothing is known of a process if /proc cannot be read: no descriptor left, not mounted.
-std::optional<Stat> read_stat(pid_t pid) {
+// "pid (name) state ppid ..."; the name may hold anything, so fields are counted from its end.
+std::optional<ProcessStat> read_stat(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
-    return errno == ENOENT || errno == ESRCH ? std::optional(Stat{.exists = false}) : std::nullopt;
+    return errno == ENOENT || errno == ESRCH ? std::optional(ProcessStat{.exists = false})
+                                             : std::nullopt;
   }
   std::array<char, 2048> text{};
   const auto length = ::read(file.get(), text.data(), text.size() - 1);
   if (length <= 0) {  // It went between open and read.
-    return Stat{.exists = false};
+    return ProcessStat{.exists = false};
   }
   const std::string_view all(text.data(), static_cast<std::size_t>(length));
   const auto name_end = all.rfind(')');
@@ -42,12 +33,18 @@ std::optional<Stat> read_stat(pid_t pid) {
     return std::nullopt;
   }
   constexpr int kState = 3;
+  constexpr int kParent = 4;
+  constexpr int kThreads = 20;
   constexpr int kStartTime = 22;
   constexpr int kExitCode = 52;
-  Stat stat{.state = all[name_end + 2]};
+  ProcessStat stat{.state = all[name_end + 2]};
   const char* at = all.data() + name_end + 2;
   for (int field = kState; *at != '\0' && field <= kExitCode; ++field) {
-    if (field == kStartTime) {
+    if (field == kParent) {
+      stat.ppid = static_cast<pid_t>(std::strtol(at, nullptr, 10));
+    } else if (field == kThreads) {
+      stat.num_threads = std::strtol(at, nullptr, 10);
+    } else if (field == kStartTime) {
       stat.start_time = std::strtoull(at, nullptr, 10);
     } else if (field == kExitCode) {
       stat.exit_code = static_cast<int>(std::strtol(at, nullptr, 10));
@@ -61,8 +58,6 @@ std::optional<Stat> read_stat(pid_t pid) {
   }
   return stat;
 }
-
-}  // namespace
 
 ProcessId identify(pid_t pid) {
   const auto stat = read_stat(pid);

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
@@ -23,6 +24,18 @@ struct ProcessState {
   Life life = Life::kRunning;
   int signal = 0;  // What killed it, where the kernel still knows; else 0.
 };
+
+// What the kernel lists of a process in /proc/PID/stat, by proc(5)'s names.
+struct ProcessStat {
+  bool exists = true;
+  char state = '?';
+  pid_t ppid = 0;
+  long num_threads = 0;
+  std::uint64_t start_time = 0;
+  int exit_code = 0;
+};
+// Nothing if it cannot be read: no descriptor left, /proc not mounted.
+std::optional<ProcessStat> read_stat(pid_t pid);
 
 // Takes the start time of a process of this pid namespace.
 ProcessId identify(pid_t pid);

@@ -12,40 +12,20 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "lockstep/base/fd.h"
+#include "lockstep/base/process_state.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
 
-struct ProcessInfo {
-  pid_t parent = 0;
-  bool living = true;
-};
-
-// Fields 3, 4 and 20 of /proc/PID/stat; the command (field 2) may hold spaces and parentheses.
-std::optional<ProcessInfo> read_stat(const std::string& pid) {
-  std::ifstream file("/proc/" + pid + "/stat");
-  std::string line;
-  if (!std::getline(file, line)) {
-    return std::nullopt;  // It ended while we looked.
-  }
-  const auto command_end = line.rfind(')');
-  if (command_end == std::string::npos || line.size() < command_end + 2) {
-    return std::nullopt;
-  }
-  const auto fields = split(std::string_view(line).substr(command_end + 2), ' ');
-  if (fields.size() < 18) {
-    return std::nullopt;
-  }
-  // A process whose first thread has left looks like a zombie while its other threads run.
-  const bool dead = fields[0] == "X" || (fields[0] == "Z" && fields[17] == "1");
-  return ProcessInfo{static_cast<pid_t>(std::atoi(fields[1].c_str())), !dead};
+// A process whose first thread has left looks like a zombie while its other threads run.
+bool is_living(const ProcessStat& stat) {
+  return stat.exists && stat.state != 'X' && (stat.state != 'Z' || stat.num_threads != 1);
 }
 
 std::multimap<pid_t, pid_t> living_children() {
@@ -53,14 +33,10 @@ std::multimap<pid_t, pid_t> living_children() {
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc", error), end; !error && it != end;
        it.increment(error)) {
-    const std::string name = it->path().filename();
-    const auto pid = parse_int(name);
-    if (!pid) {
-      continue;
-    }
-    const auto info = read_stat(name);
-    if (info && info->living) {
-      children.emplace(info->parent, static_cast<pid_t>(*pid));
+    const auto pid = parse_int(it->path().filename().string());
+    const auto stat = pid ? read_stat(static_cast<pid_t>(*pid)) : std::nullopt;
+    if (stat && is_living(*stat)) {
+      children.emplace(stat->ppid, static_cast<pid_t>(*pid));
     }
   }
   return children;
@@ -86,11 +62,13 @@ bool reap_all_but(pid_t spared) {
 // look behind it tells whether that one is still of the family.
 void kill_descendant(pid_t pid, const std::vector<pid_t>& family) {
   const UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-  const auto info = read_stat(std::to_string(pid));
-  if (info && info->parent == ::getpid()) {
+  const auto stat = read_stat(pid);
+  if (!stat || !stat->exists) {
+    return;
+  }
+  if (stat->ppid == ::getpid()) {
     ::kill(pid, SIGKILL);  // Nobody but us can reap it.
-  } else if (process && info &&
-             std::find(family.begin(), family.end(), info->parent) != family.end()) {
+  } else if (process && std::find(family.begin(), family.end(), stat->ppid) != family.end()) {
     ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
   }
 }
