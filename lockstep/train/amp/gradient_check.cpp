@@ -1,9 +1,14 @@
 #include "lockstep/train/amp/gradient_check.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/minimum.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_real.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -13,33 +18,56 @@
 namespace lockstep::amp {
 namespace {
 
-// A flag on the gradient's device; undefined if there is no gradient.
-at::Tensor is_bad(const at::Tensor& grad) {
+// One pass over the gradient; isfinite().all() takes 18 times as long (2-core ARM, 2026-11-17).
+// Undefined if there is no gradient.
+GradientRange range_of(const at::Tensor& grad) {
   if (!grad.defined()) {
     return {};
   }
   const at::NoGradGuard no_grad;
   const auto values = grad.is_sparse() ? grad._values() : grad;
-  return values.isfinite().all().logical_not();
+  if (values.numel() == 0) {
+    return {};
+  }
+  const auto [low, high] = at::aminmax(values.is_complex() ? at::view_as_real(values) : values);
+  return {low, high};
 }
 
-// What the flags say; an undefined one is false. One wait for all that are on one device.
-std::vector<bool> read(const std::vector<at::Tensor>& flags) {
-  std::vector<at::Tensor> defined;
-  for (const auto& flag : flags) {
-    if (flag.defined()) {
-      // It waits between devices: a copy that does not could be read before it is there.
-      defined.push_back(defined.empty() ? flag : flag.to(defined.front().device()));
+GradientRange joined(const GradientRange& a, const GradientRange& b) {
+  if (!a.low.defined()) {
+    return b;
+  }
+  return {at::minimum(a.low, b.low), at::maximum(a.high, b.high)};  // NaN stays NaN.
+}
+
+// Which of them have an end that is infinite or NaN. One wait for all that are on one device.
+std::vector<bool> are_bad(const std::vector<GradientRange>& ranges) {
+  std::vector<at::Tensor> ends;
+  bool same_type = true;
+  for (const auto& range : ranges) {
+    for (const auto& end : {range.low, range.high}) {
+      if (end.defined()) {
+        ends.push_back(end);
+        same_type = same_type && end.scalar_type() == ends.front().scalar_type();
+      }
     }
   }
-  std::vector<bool> values(flags.size(), false);
-  if (defined.empty()) {
+  std::vector<bool> values(ranges.size(), false);
+  if (ends.empty()) {
     return values;
   }
-  const auto stacked = at::stack(defined).cpu();
-  const bool* next = stacked.const_data_ptr<bool>();
-  for (std::size_t i = 0; i < flags.size(); ++i) {
-    values[i] = flags[i].defined() && *next++;
+  const auto type = same_type ? ends.front().scalar_type() : at::kDouble;
+  for (auto& end : ends) {
+    // It waits between devices: a copy that does not could be read before it is there.
+    end = end.to(ends.front().device(), type);
+  }
+  const auto stacked = at::stack(ends).to(at::kCPU, at::kDouble);
+  const double* next = stacked.const_data_ptr<double>();
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    if (ranges[i].low.defined()) {
+      values[i] = !std::isfinite(next[0]) || !std::isfinite(next[1]);
+      next += 2;
+    }
   }
   return values;
 }
@@ -63,9 +91,8 @@ GradientCheck::GradientCheck(const torch::nn::Module& model, const GradientCheck
             "GradientCheck: the step is recorded, and replays run no hooks; record it without a "
             "GradientCheck, or run it eagerly (GraphedStepOptions::record = false)");
       }
-      const auto bad = is_bad(grad);
-      if (bad.defined()) {
-        watched.bad = watched.bad.defined() ? watched.bad.logical_or(bad) : bad;
+      if (const auto range = range_of(grad); range.low.defined()) {
+        watched.range = joined(watched.range, range);
       }
     });
   }
@@ -80,16 +107,16 @@ GradientCheck::~GradientCheck() {
 bool GradientCheck::check(std::int64_t step, const GradScaler* scaler) {
   // A round of this rank's own gradients, then one of the averages: who skips must do what the
   // other ranks do.
-  std::vector<at::Tensor> flags;
+  std::vector<GradientRange> ranges;
   for (auto& watched : watched_) {
-    flags.push_back(std::exchange(watched.bad, {}));
+    ranges.push_back(std::exchange(watched.range, {}));
   }
   if (options_.policy == NonFinitePolicy::kSkip) {
     for (const auto& watched : watched_) {
-      flags.push_back(is_bad(watched.param.grad()));
+      ranges.push_back(range_of(watched.param.grad()));
     }
   }
-  const auto bad = read(flags);
+  const auto bad = are_bad(ranges);
   first_.reset();
   const auto first = std::find(bad.begin(), bad.end(), true);
   if (first != bad.end()) {
@@ -118,7 +145,7 @@ bool GradientCheck::check(std::int64_t step, const GradScaler* scaler) {
 std::optional<std::string> GradientCheck::first_of(const torch::nn::Module& model) {
   for (const auto& item : model.named_parameters()) {
     const auto& grad = item.value().grad();
-    if (grad.defined() && is_bad(grad).item<bool>()) {
+    if (are_bad({range_of(grad)}).front()) {
       return item.key();
     }
   }

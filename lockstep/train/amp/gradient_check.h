@@ -31,15 +31,21 @@ struct GradientCheckOptions {
   NonFinitePolicy policy = NonFinitePolicy::kAbort;
 };
 
+// The least and the greatest value of a gradient, on its device; NaN if one is among them.
+struct GradientRange {
+  at::Tensor low;
+  at::Tensor high;
+};
+
 //   GradientCheck check(ddp, {.policy = NonFinitePolicy::kSkip});
 //   loss.backward();
 //   if (check.check(step)) {
 //     optimizer.step();
 //   }
 //
-// Hooks that stay with the parameters until this is gone. Each costs some small kernels on the
-// gradient's device; nothing waits for the device but check(). Replays of a recorded step run no
-// hooks, so such a step is refused with UsageError, and GraphedStep runs it eagerly.
+// Hooks that stay with the parameters until this is gone. Each costs one pass over the
+// gradient, on its device; nothing waits for the device but check(). Replays of a recorded step run
+// no hooks, so such a step is refused with UsageError, and GraphedStep runs it eagerly.
 class GradientCheck {
  public:
   // Throws UsageError if no parameter takes a gradient.
@@ -75,7 +81,7 @@ class GradientCheck {
     std::string name;
     at::Tensor param;
     unsigned hook = 0;
-    at::Tensor bad;  // A flag on the gradient's device; undefined before the first gradient.
+    GradientRange range = {};  // Undefined before the first gradient.
   };
 
   static GradientCheckOptions of_rank(GradientCheckOptions options, int rank) {

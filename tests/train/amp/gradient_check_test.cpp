@@ -2,6 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/real.h>
 #include <gmock/gmock.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/linear.h>
@@ -48,6 +49,37 @@ TEST(GradientCheck, FindsOneParameterAmongSoundOnes) {
   EXPECT_FALSE(check.check(1));
   EXPECT_EQ(check.first(), "first.weight");
   EXPECT_EQ(GradientCheck::first_of(net), "first.weight");
+}
+
+struct One : torch::nn::Module {
+  explicit One(const at::Tensor& parameter) { register_parameter("p", parameter); }
+};
+
+TEST(GradientCheck, FindsBadValuesOfEveryType) {
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kComplexFloat}) {
+    for (const double bad : {1.0, std::nan(""), double{INFINITY}, -double{INFINITY}}) {
+      One net(at::ones({5}, type));
+      GradientCheck check(net, {.policy = NonFinitePolicy::kSkip});
+      auto factor = at::ones({5}, type);
+      factor[3].fill_(bad);
+      const auto sum = (net.parameters()[0] * factor).sum();
+      (sum.is_complex() ? at::real(sum) : sum).backward();
+      EXPECT_EQ(check.check(1), bad == 1.0) << type << ' ' << bad;
+    }
+  }
+}
+
+TEST(GradientCheck, ALargeDoubleIsFiniteAlsoBesideOtherTypes) {
+  One net(at::ones({2}, at::kDouble));
+  net.register_parameter("q", at::ones({2}, at::kHalf));
+  net.register_parameter("empty", at::ones({0}));
+  GradientCheck check(net, {.policy = NonFinitePolicy::kSkip});
+  const auto parameters = net.parameters();
+  ((parameters[0] * 1e300).sum() + parameters[1].sum() + parameters[2].sum()).backward();
+  EXPECT_TRUE(check.check(1));
+  (parameters[0].sum() + (parameters[1] * INFINITY).sum()).backward();
+  EXPECT_FALSE(check.check(2));
+  EXPECT_EQ(check.first(), "q");
 }
 
 TEST(GradientCheck, WhoSkipsDecidesByTheAverages) {
