@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/train/optim/model_ema.h"
 
 namespace lockstep {
 namespace {
@@ -16,10 +17,35 @@ namespace {
 constexpr std::string_view kPrefix = "module.";
 constexpr std::string_view kCounter = "num_batches_tracked";
 
+// The counter of Python's AveragedModel, beside "module.0.weight" and so on.
+bool is_average_counter(const std::string& name) { return name == "n_averaged"; }
+
 bool all_have_prefix(const StateDict& state) {
-  return !state.empty() && std::ranges::all_of(state, [](const auto& item) {
-    return item.first.starts_with(kPrefix);
-  });
+  const auto with_prefix = [](const auto& item) { return item.first.starts_with(kPrefix); };
+  return std::ranges::any_of(state, with_prefix) &&
+         std::ranges::all_of(state, [&](const auto& item) {
+           return with_prefix(item) || is_average_counter(item.first);
+         });
+}
+
+using ByName = std::unordered_map<std::string, at::Tensor>;
+
+// With "module." before each name, or without, as `own` has it.
+ByName named_as(const StateDict& own, const StateDict& state) {
+  const bool own_prefix = all_have_prefix(own);
+  const bool prefix = all_have_prefix(state);
+  ByName given;
+  for (const auto& [name, tensor] : state) {
+    if (prefix && is_average_counter(name)) {
+      continue;
+    }
+    if (prefix && !own_prefix) {
+      given.emplace(name.substr(kPrefix.size()), tensor);
+    } else {
+      given.emplace(own_prefix && !prefix ? std::string(kPrefix) + name : name, tensor);
+    }
+  }
+  return given;
 }
 
 std::string listed(const std::vector<std::string>& names) {
@@ -38,22 +64,9 @@ std::string shape_text(const at::Tensor& tensor) {
   return "[" + join(sizes, ", ") + "]";
 }
 
-}  // namespace
-
-LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
-                            const LoadStateOptions& options) {
-  const StateDict own = state_dict(module);
-  const bool own_prefix = all_have_prefix(own);
-  const bool prefix = all_have_prefix(state);
-  std::unordered_map<std::string, at::Tensor> given;
-  for (const auto& [name, tensor] : state) {
-    const bool cut = prefix && !own_prefix;
-    const bool added = own_prefix && !prefix;
-    given.emplace(cut     ? name.substr(kPrefix.size())
-                  : added ? std::string(kPrefix) + name
-                          : name,
-                  tensor);
-  }
+LoadedState load_into(const StateDict& own, const StateDict& state,
+                      const LoadStateOptions& options) {
+  auto given = named_as(own, state);
   std::unordered_set<std::string> names;
   for (const auto& item : given) {
     names.insert(item.first);
@@ -113,6 +126,26 @@ LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
     to.copy_(from);
   }
   return result;
+}
+
+}  // namespace
+
+StateDict state_dict(const optim::ModelEma& ema) {
+  StateDict state;
+  for (const auto& item : ema.averages()) {
+    state.emplace_back(item.key(), item.value());
+  }
+  return state;
+}
+
+LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
+                            const LoadStateOptions& options) {
+  return load_into(state_dict(module), state, options);
+}
+
+LoadedState load_state_dict(optim::ModelEma& ema, const StateDict& state,
+                            const LoadStateOptions& options) {
+  return load_into(state_dict(ema), state, options);
 }
 
 }  // namespace lockstep

@@ -14,6 +14,9 @@ class Module;
 
 namespace lockstep {
 
+namespace optim {
+class ModelEma;
+}
 template <class Module>
 class DistributedDataParallel;
 
@@ -28,6 +31,9 @@ StateDict state_dict(const DistributedDataParallel<Module>& ddp) {
   return ddp.state_dict();
 }
 
+// The averages, as timm's `state_dict_ema` has them.
+StateDict state_dict(const optim::ModelEma& ema);
+
 struct LoadStateOptions {
   bool strict = true;  // False: names that are missing or unexpected are no error.
   // A layer, such as "fc", that may have another shape, because the state is of another number of
@@ -40,10 +46,13 @@ struct LoadedState {
   std::vector<std::string> kept_keys;  // Of the head, where it has another shape.
 };
 // Copies into the module's tensors. All names may start with "module.", as those of a Python model
-// under DataParallel or DistributedDataParallel do, on either side. A missing num_batches_tracked
-// stays as it is, as in Python. Throws UsageError that lists the names and shapes that do not fit,
-// and the tensors without contents, and changes nothing.
+// under DataParallel or DistributedDataParallel do, on either side; AveragedModel's n_averaged
+// beside them is left out. A missing num_batches_tracked stays as it is, as in Python. Throws
+// UsageError that lists the names and shapes that do not fit, and the tensors without contents, and
+// changes nothing.
 LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
+                            const LoadStateOptions& options = {});
+LoadedState load_state_dict(optim::ModelEma& ema, const StateDict& state,
                             const LoadStateOptions& options = {});
 template <class Module>
 LoadedState load_state_dict(const DistributedDataParallel<Module>& ddp, const StateDict& state,

@@ -1,11 +1,13 @@
 #include "lockstep/train/checkpoint/state_dict.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/models/registry.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/optim/model_ema.h"
 #include "tests/comm/ranks.h"
 #include "tests/train/checkpoint/toy.h"
 
@@ -96,6 +98,35 @@ TEST(StateDict, ThatOfDdpHasTheNamesOfAWrappedModelAndIsAccepted) {
       EXPECT_TRUE(net->parameters()[0].equal(at::full_like(net->parameters()[0], 3)));
     }
   });
+}
+
+// Python's torch.optim.swa_utils.AveragedModel, torchvision's average of the weights.
+TEST(LoadStateDict, TheCounterOfAnAveragedModelIsLeftOut) {
+  auto net = toy_network();
+  StateDict state{{"n_averaged", at::full({}, 7)}};
+  for (const auto& [name, tensor] : state_dict(*toy_network())) {
+    state.emplace_back("module." + name, tensor.clone());
+  }
+  EXPECT_THAT(load_state_dict(*net, state).unexpected_keys, ElementsAre());
+  state[1].first = "0.weight";
+  EXPECT_THAT([&] { load_state_dict(*net, state); },
+              ThrowsMessage<UsageError>(HasSubstr("unexpected: ")));
+}
+
+TEST(StateDict, AnAverageOfTheWeightsGoesOnWhereItWas) {
+  auto net = toy_network();
+  optim::ModelEma ema(*net, {.decay = 0.5});
+  for (auto& parameter : net->parameters()) {
+    parameter.data().fill_(2);
+  }
+  ema.update(*net);
+  const auto saved = state_dict(ema);
+  optim::ModelEma again(*net, {.decay = 0.5});
+  EXPECT_FALSE(again.averages()["0.weight"].equal(ema.averages()["0.weight"]));
+  EXPECT_THAT(load_state_dict(again, saved).missing_keys, ElementsAre());
+  for (const auto& item : ema.averages()) {
+    EXPECT_TRUE(again.averages()[item.key()].equal(item.value())) << item.key();
+  }
 }
 
 TEST(LoadStateDict, AHeadOfAnotherNumberOfClassesStaysAsItIs) {
