@@ -5,13 +5,15 @@
 #include <limits>
 #include <set>
 
+#include "lockstep/base/printable.h"
+
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::size_t kLongest = 200;
 
 std::string brief(std::string_view text) {
-  return printable(text.substr(0, kLongest)) + (text.size() > kLongest ? "..." : "");
+  return printable(text.substr(0, kLongest), "", "?") + (text.size() > kLongest ? "..." : "");
 }
 
 std::string size_text(std::uint64_t bytes) {
@@ -179,18 +181,6 @@ class Printer {
 };
 
 }  // namespace
-
-std::string printable(std::string_view text) {
-  std::string result;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-    const bool is_c1 = byte == 0xC2 && next >= 0x80 && next < 0xA0;  // U+009B is ESC [.
-    result += byte < 0x20 || byte == 0x7F || is_c1 ? '?' : text[i];
-    i += is_c1 ? 1 : 0;
-  }
-  return result;
-}
 
 std::string describe(const Document& document, const DescribeOptions& options) {
   std::string head = std::string(name_of(document.format)) + ", " + size_text(document.bytes);

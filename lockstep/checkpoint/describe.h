@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <string>
-#include <string_view>
 
 #include "lockstep/checkpoint/read.h"
 
@@ -16,8 +15,5 @@ struct DescribeOptions {
 // A line for each value, indented as it is nested. Characters that a terminal would obey are
 // replaced.
 std::string describe(const Document& document, const DescribeOptions& options = {});
-
-// The text with a question mark for each character that a terminal would obey.
-std::string printable(std::string_view text);
 
 }  // namespace lockstep::checkpoint

@@ -6,31 +6,12 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/utf8.h"
 
 namespace lockstep::checkpoint {
 namespace {
 
 constexpr std::size_t kBatch = 1000;  // As Python's pickler.
-
-// Python refuses other text, and with it the file.
-bool is_utf8(std::string_view text) {
-  std::size_t following = 0;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (following > 0) {
-      if ((byte & 0xC0) != 0x80) {
-        return false;
-      }
-      --following;
-    } else if (byte >= 0x80) {
-      following = byte >= 0xF0 ? 3 : byte >= 0xE0 ? 2 : 1;
-      if (byte < 0xC2 || byte > 0xF4) {
-        return false;
-      }
-    }
-  }
-  return following == 0;
-}
 
 // Python names again what it has written before. Text is the same where it is equal, as the short
 // text of a Python program is.
@@ -116,7 +97,7 @@ void Writer::write_float(double value) {
 }
 
 void Writer::write_text(const std::string& text) {
-  if (!is_utf8(text)) {
+  if (!is_utf8(text, Surrogates::kAllowed)) {  // Python refuses it, and with it the file.
     throw UsageError("a checkpoint with the text '" + text +
                      "' cannot be written: it is no UTF-8, which Python needs");
   }

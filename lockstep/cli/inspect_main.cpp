@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/describe.h"
 #include "lockstep/checkpoint/read.h"
 
@@ -34,7 +35,7 @@ int main(int argc, char** argv) try {
   return 0;
 } catch (const std::exception& error) {
   // Errors have names from the file in them.
-  const std::string text = lockstep::checkpoint::printable(error.what());
+  const std::string text = lockstep::printable(error.what(), "", "?");
   std::fprintf(stderr, "lockstep inspect: %s\n", text.c_str());
   return 1;
 }

@@ -8,7 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/log/utf8.h"
+#include "lockstep/base/utf8.h"
 
 namespace lockstep::log {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
+#include "lockstep/base/utf8.h"
 #include "lockstep/log/event.h"
 #include "lockstep/log/record.h"
-#include "lockstep/log/utf8.h"
 
 namespace lockstep::log {
 namespace {

@@ -46,12 +46,6 @@ TEST(Describe, ElementsThatNoNumberCountsAreNoError) {
               HasSubstr("3 tensors, 9223372036854775807 elements"));
 }
 
-TEST(Printable, HasNoCharacterThatATerminalObeys) {
-  EXPECT_EQ(printable("a\x1b[2J\xC2\x9B"
-                      "2J\x7F\xC3\xB6\xC2\xA0"),
-            "a?[2J?2J?\xC3\xB6\xC2\xA0");
-}
-
 TEST(Describe, ShowsEveryKindThatTorchWrites) {
   const std::string file = seed("pt/kinds.pt");
   const auto text = describe(read_document("f", as_bytes(file)));

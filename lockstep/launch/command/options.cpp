@@ -10,11 +10,11 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cluster/discover_node.h"
 #include "lockstep/launch/command/flags.h"
-#include "lockstep/launch/printable.h"
 #include "lockstep/launch/protocol/message.h"
 #include "lockstep/launch/time_limits.h"
 

@@ -1,8 +1,8 @@
-#include "lockstep/launch/printable.h"
+#include "lockstep/base/printable.h"
 
 #include <gtest/gtest.h>
 
-namespace lockstep::launch {
+namespace lockstep {
 namespace {
 
 TEST(PrintableLine, HasNoControlCharactersButTabs) {
@@ -23,5 +23,12 @@ TEST(PrintableLine, KeepsLettersOfOtherLanguages) {
 
 TEST(PrintableText, KeepsItsLines) { EXPECT_EQ(printable_text("a\r\nb\x07"), "a\nb"); }
 
+TEST(Printable, MayShowWhereACharacterWas) {
+  EXPECT_EQ(printable("a\x1b[2J\xC2\x9B"
+                      "2J\x7F\xC3\xB6\xC2\xA0",
+                      "", "?"),
+            "a?[2J?2J?\xC3\xB6\xC2\xA0");
+}
+
 }  // namespace
-}  // namespace lockstep::launch
+}  // namespace lockstep

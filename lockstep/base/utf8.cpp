@@ -1,8 +1,8 @@
-#include "lockstep/log/utf8.h"
+#include "lockstep/base/utf8.h"
 
 #include <cstdint>
 
-namespace lockstep::log {
+namespace lockstep {
 namespace {
 
 unsigned char byte_at(std::string_view text, std::size_t i) {
@@ -10,7 +10,7 @@ unsigned char byte_at(std::string_view text, std::size_t i) {
 }
 
 // Bytes of the character that begins the text; 0 if none does.
-std::size_t character_length(std::string_view text) {
+std::size_t character_length(std::string_view text, Surrogates surrogates) {
   const unsigned char first = byte_at(text, 0);
   if (first < 0x80) {
     return 1;
@@ -27,16 +27,27 @@ std::size_t character_length(std::string_view text) {
     point = point << 6 | (byte_at(text, i) & 0x3fU);
   }
   constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = point >= 0xd800 && point < 0xe000;
+  const bool surrogate = surrogates == Surrogates::kRefused && point >= 0xd800 && point < 0xe000;
   return point >= kSmallest[length] && point <= 0x10ffff && !surrogate ? length : 0;
 }
 
 }  // namespace
 
+bool is_utf8(std::string_view text, Surrogates surrogates) {
+  while (!text.empty()) {
+    const std::size_t length = character_length(text, surrogates);
+    if (length == 0) {
+      return false;
+    }
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 std::string valid_utf8(std::string_view text) {
   std::string valid;
   while (!text.empty()) {
-    const std::size_t length = character_length(text);
+    const std::size_t length = character_length(text, Surrogates::kRefused);
     if (length == 0) {
       valid += "\xef\xbf\xbd";
     } else {
@@ -47,4 +58,4 @@ std::string valid_utf8(std::string_view text) {
   return valid;
 }
 
-}  // namespace lockstep::log
+}  // namespace lockstep

@@ -1,8 +1,8 @@
-#include "lockstep/log/utf8.h"
+#include "lockstep/base/utf8.h"
 
 #include <gmock/gmock.h>
 
-namespace lockstep::log {
+namespace lockstep {
 namespace {
 
 TEST(Utf8, ValidTextStays) {
@@ -22,5 +22,13 @@ TEST(Utf8, EachWrongByteIsReplaced) {
   EXPECT_EQ(valid_utf8("\xf4\x90\x80\x80"), mark + mark + mark + mark) << "beyond U+10FFFF";
 }
 
+TEST(Utf8, SurrogatesAreTextOnlyWhereTheyAreAllowed) {
+  EXPECT_TRUE(is_utf8("gr\xc3\xbc\xc3\x9f\x65 \xf0\x9f\x98\x80"));
+  EXPECT_FALSE(is_utf8("\xed\xa0\x80"));
+  EXPECT_TRUE(is_utf8("\xed\xa0\x80", Surrogates::kAllowed));
+  EXPECT_FALSE(is_utf8("\xe0\x80\x80", Surrogates::kAllowed)) << "longer than it needs to be";
+  EXPECT_FALSE(is_utf8("\xc3", Surrogates::kAllowed)) << "cut";
+}
+
 }  // namespace
-}  // namespace lockstep::log
+}  // namespace lockstep
