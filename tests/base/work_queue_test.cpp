@@ -7,14 +7,13 @@
 #include <future>
 #include <stdexcept>
 
-#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "tests/support/soon.h"
 
 namespace lockstep {
 namespace {
 
-// For what takes milliseconds unless it hangs.
-Deadline soon() { return Deadline::in(std::chrono::seconds(60)); }
+using testing::soon;
 
 TEST(WorkQueue, RunsEverythingBeforeTheAwaitedJobInOrder) {
   WorkQueue queue;

@@ -8,12 +8,11 @@
 #include <vector>
 
 #include "lockstep/net/mailbox.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::testing {
 
 using Ints = std::vector<std::int32_t>;
-
-inline Deadline soon() { return Deadline::in(std::chrono::seconds(30)); }
 
 struct Mailboxes {
   explicit Mailboxes(int size) {

@@ -1,7 +1,6 @@
 #include "tests/shm/teams.h"
 
 #include <gmock/gmock.h>
-#include <grp.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,14 +59,6 @@ void on_processes(int size, const Body& body, const TeamOptions& options,
       EXPECT_EQ(status, 0) << "rank " << rank;
     }
   }
-}
-
-bool become_ordinary_user() {
-  // The kernel counts what a user has in flight over all processes, so tests that run at the same
-  // time are different users. The children of one test are the same.
-  const auto user = static_cast<uid_t>(100000 + ::getppid());
-  return ::geteuid() != 0 ||
-         (::setgroups(0, nullptr) == 0 && ::setgid(user) == 0 && ::setuid(user) == 0);
 }
 
 FolderBoard::FolderBoard() : owner_(::getpid()) {

@@ -7,10 +7,13 @@
 
 #include "lockstep/shm/collectives/collectives.h"
 #include "lockstep/shm/peers/team.h"
+#include "tests/support/ordinary_user.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::shm::testing {
 
-inline Deadline soon() { return Deadline::in(std::chrono::seconds(60)); }
+using lockstep::testing::become_ordinary_user;
+using lockstep::testing::soon;
 
 // Small buffers, so that small tensors take several chunks.
 TeamOptions small_options();
@@ -23,9 +26,6 @@ void on_threads(int size, const Body& body, const TeamOptions& options = small_o
 // is no failure if `killed` names it.
 void on_processes(int size, const Body& body, const TeamOptions& options = small_options(),
                   const std::vector<int>& killed = {});
-
-// A forked child of root gives its rights up, as limits do not hold for root. False if it cannot.
-bool become_ordinary_user();
 
 // Texts by key in a folder of its own, which goes with it. Any user may post.
 class FolderBoard : public Board {

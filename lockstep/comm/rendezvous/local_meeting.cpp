@@ -5,49 +5,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <thread>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/unix_socket.h"
 
 namespace lockstep::comm {
 namespace {
 
-struct Address {
-  sockaddr_un value{};
-  socklen_t size = 0;
-};
-
-Address address_of(const std::string& name) {
+// Job ids for which there is no room are cut, front first.
+std::string socket_name(const std::string& name) {
   const std::string full = "lockstep/" + std::to_string(::getuid()) + "/" + name;
-  Address address;
-  address.value.sun_family = AF_UNIX;
-  // The leading NUL makes it abstract; job ids longer than the field are cut, front first.
-  constexpr std::size_t kRoom = sizeof address.value.sun_path - 1;
-  const std::string cut = full.size() > kRoom ? full.substr(full.size() - kRoom) : full;
-  std::memcpy(address.value.sun_path + 1, cut.data(), cut.size());
-  address.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + cut.size());
-  return address;
+  constexpr std::size_t kRoom = sizeof sockaddr_un::sun_path - 1;
+  return full.size() > kRoom ? full.substr(full.size() - kRoom) : full;
 }
 
-UniqueFd unix_socket() {
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (!fd) {
-    throw_errno("opening a Unix socket");
-  }
-  return fd;
-}
-
-bool same_user(int fd) {
-  ucred peer{};
-  socklen_t size = sizeof peer;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == ::getuid();
-}
+bool same_user(int fd) { return credentials_of(fd).uid == ::getuid(); }
 
 bool readable(int fd, Deadline deadline) {
   pollfd waiting{fd, POLLIN, 0};
@@ -75,18 +51,13 @@ std::string missing_text(const std::vector<bool>& arrived) {
 }  // namespace
 
 LocalMeeting LocalMeeting::open(const std::string& name) {
-  UniqueFd fd = unix_socket();
-  const Address address = address_of(name);
-  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address.value), address.size) != 0 ||
-      ::listen(fd.get(), 1024) != 0) {
-    if (errno == EADDRINUSE) {
-      throw UsageError("rank 0: another process holds the meeting '" + name +
-                       "' of this host; is the job started twice? Set MASTER_ADDR and MASTER_PORT "
-                       "to meet elsewhere");
-    }
-    throw_errno("opening the meeting '" + name + "'");
+  UnixListener listener = listen_unix(1024, socket_name(name));
+  if (!listener.fd) {
+    throw UsageError("rank 0: another process holds the meeting '" + name +
+                     "' of this host; is the job started twice? Set MASTER_ADDR and MASTER_PORT "
+                     "to meet elsewhere");
   }
-  return LocalMeeting(std::move(fd));
+  return LocalMeeting(std::move(listener.fd));
 }
 
 void LocalMeeting::announce(int port, int world_size, Deadline deadline) {
@@ -118,12 +89,15 @@ void LocalMeeting::announce(int port, int world_size, Deadline deadline) {
 }
 
 int LocalMeeting::ask(const std::string& name, int rank, Deadline deadline) {
-  const Address address = address_of(name);
   do {
-    const UniqueFd fd = unix_socket();
+    UniqueFd fd;
+    try {
+      fd = try_connect_unix(socket_name(name));
+    } catch (const PeerError&) {  // Nobody listens yet.
+    }
     std::int32_t port = 0;
-    if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.value), address.size) == 0 &&
-        same_user(fd.get()) && send_value(fd.get(), rank) && receive(fd.get(), port, deadline)) {
+    if (fd && same_user(fd.get()) && send_value(fd.get(), rank) &&
+        receive(fd.get(), port, deadline)) {
       return port;
     }
     std::this_thread::sleep_for(std::min(deadline.remaining(), std::chrono::milliseconds(10)));

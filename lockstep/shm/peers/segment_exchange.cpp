@@ -13,8 +13,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/unix_socket.h"
 #include "lockstep/shm/peers/notice.h"
-#include "lockstep/shm/peers/unix_socket.h"
 #include "lockstep/shm/segments/layout.h"
 
 namespace lockstep::shm {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "tests/comm/soon.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::comm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
-#include "tests/comm/soon.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::comm {
 namespace {

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/backends/mpi/process.h"
 #include "tests/comm/ranks.h"
-#include "tests/comm/soon.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include <atomic>
 
 #include "lockstep/base/error.h"
-#include "tests/comm/soon.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::comm {
 namespace {

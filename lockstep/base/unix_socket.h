@@ -10,13 +10,14 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/fd.h"
 
-namespace lockstep::shm {
+namespace lockstep {
 
 struct UnixListener {
   UniqueFd fd;       // Non-blocking.
-  std::string name;  // In the abstract namespace: goes with the socket. Chosen by the kernel.
+  std::string name;  // In the abstract namespace: goes with the socket.
 };
-UnixListener listen_unix(int backlog);
+// The kernel chooses a name if none is given. No descriptor if another process has that name.
+UnixListener listen_unix(int backlog, const std::string& name = "");
 
 // Returns a non-blocking socket, or none while the listener's queue is full. Throws PeerError if
 // nobody listens.
@@ -51,4 +52,4 @@ struct Parcel {
 // nothing to read and the socket is blocking.
 std::optional<Parcel> receive_with_fd(int socket, std::size_t limit);
 
-}  // namespace lockstep::shm
+}  // namespace lockstep

@@ -1,4 +1,4 @@
-#include "lockstep/shm/peers/unix_socket.h"
+#include "lockstep/base/unix_socket.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -13,10 +13,10 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "tests/support/ordinary_user.h"
+#include "tests/support/soon.h"
 
-#include "tests/shm/teams.h"
-
-namespace lockstep::shm {
+namespace lockstep {
 namespace {
 
 using ::testing::HasSubstr;
@@ -62,7 +62,7 @@ void send_with_fds(int socket, std::string message, const std::vector<int>& fds)
   ASSERT_EQ(::sendmsg(socket, &header, 0), static_cast<ssize_t>(message.size()));
 }
 
-TEST(ShmListenUnix, NamesDifferAndAreNotInTheFileSystem) {
+TEST(ListenUnix, NamesDifferAndAreNotInTheFileSystem) {
   const auto first = listen_unix(1);
   const auto second = listen_unix(1);
   EXPECT_FALSE(first.name.empty());
@@ -70,12 +70,23 @@ TEST(ShmListenUnix, NamesDifferAndAreNotInTheFileSystem) {
   EXPECT_FALSE(std::filesystem::exists(first.name));
 }
 
-TEST(ShmListenUnix, AnsweringNobodyDoesNotBlock) {
+TEST(ListenUnix, ANameBelongsToOneAtATime) {
+  const std::string name = "lockstep/test/" + std::to_string(::getpid());
+  {
+    const auto first = listen_unix(1, name);
+    EXPECT_EQ(first.name, name);
+    EXPECT_FALSE(listen_unix(1, name).fd);
+    EXPECT_TRUE(connect_unix(name, soon()));
+  }
+  EXPECT_TRUE(listen_unix(1, name).fd);
+}
+
+TEST(ListenUnix, AnsweringNobodyDoesNotBlock) {
   const auto listener = listen_unix(1);
   EXPECT_EQ(::accept(listener.fd.get(), nullptr, nullptr), -1);
 }
 
-TEST(ShmConnectUnix, ANameWithoutAListenerIsAPeerErrorAtOnce) {
+TEST(ConnectUnix, ANameWithoutAListenerIsAPeerErrorAtOnce) {
   std::string name;
   {
     name = listen_unix(1).name;
@@ -85,12 +96,12 @@ TEST(ShmConnectUnix, ANameWithoutAListenerIsAPeerErrorAtOnce) {
   EXPECT_FALSE(deadline.passed());
 }
 
-TEST(ShmConnectUnix, NamesThatCannotBeAreAPeerError) {
+TEST(ConnectUnix, NamesThatCannotBeAreAPeerError) {
   EXPECT_THROW(connect_unix("", soon()), PeerError);
   EXPECT_THROW(connect_unix(std::string(200, 'x'), soon()), PeerError);
 }
 
-TEST(ShmConnectUnix, WaitsForAPlaceInAFullQueueUntilTheDeadline) {
+TEST(ConnectUnix, WaitsForAPlaceInAFullQueueUntilTheDeadline) {
   const auto listener = listen_unix(0);
   std::vector<UniqueFd> connected;
   const auto connect_many = [&] {
@@ -102,7 +113,7 @@ TEST(ShmConnectUnix, WaitsForAPlaceInAFullQueueUntilTheDeadline) {
   EXPECT_FALSE(connected.empty());
 }
 
-TEST(ShmCredentials, AreThoseOfTheProcessAtTheOtherEnd) {
+TEST(Credentials, AreThoseOfTheProcessAtTheOtherEnd) {
   const auto listener = listen_unix(1);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -120,7 +131,7 @@ TEST(ShmCredentials, AreThoseOfTheProcessAtTheOtherEnd) {
   EXPECT_EQ(status, 0);
 }
 
-TEST(ShmReceiveWithFd, GetsMessageAndDescriptor) {
+TEST(ReceiveWithFd, GetsMessageAndDescriptor) {
   const auto ends = make_ends();
   const Pipe pipe = make_pipe();
   ASSERT_EQ(send_with_fd(ends.near.get(), "hello", pipe.write_end.get()), Sent::kSent);
@@ -132,7 +143,7 @@ TEST(ShmReceiveWithFd, GetsMessageAndDescriptor) {
   EXPECT_NE(::fcntl(parcel->fd.get(), F_GETFD) & FD_CLOEXEC, 0);
 }
 
-TEST(ShmReceiveWithFd, MessagesStayApart) {
+TEST(ReceiveWithFd, MessagesStayApart) {
   const auto ends = make_ends();
   ASSERT_EQ(send_with_fd(ends.near.get(), "one", 0), Sent::kSent);
   ASSERT_EQ(send_with_fd(ends.near.get(), "two", 0), Sent::kSent);
@@ -140,25 +151,25 @@ TEST(ShmReceiveWithFd, MessagesStayApart) {
   EXPECT_EQ(receive_with_fd(ends.far.get(), 64)->message, "two");
 }
 
-TEST(ShmReceiveWithFd, NothingFromAPeerThatClosed) {
+TEST(ReceiveWithFd, NothingFromAPeerThatClosed) {
   auto ends = make_ends();
   ends.near.reset();
   EXPECT_FALSE(receive_with_fd(ends.far.get(), 64));
 }
 
-TEST(ShmReceiveWithFd, NothingWithoutADescriptor) {
+TEST(ReceiveWithFd, NothingWithoutADescriptor) {
   const auto ends = make_ends();
   send_with_fds(ends.near.get(), "hello", {});
   EXPECT_FALSE(receive_with_fd(ends.far.get(), 64));
 }
 
-TEST(ShmReceiveWithFd, NothingFromAMessageThatIsTooLong) {
+TEST(ReceiveWithFd, NothingFromAMessageThatIsTooLong) {
   const auto ends = make_ends();
   ASSERT_EQ(send_with_fd(ends.near.get(), std::string(65, 'x'), 0), Sent::kSent);
   EXPECT_FALSE(receive_with_fd(ends.far.get(), 64));
 }
 
-TEST(ShmReceiveWithFd, KeepsNoDescriptorOfAMessageThatItRefuses) {
+TEST(ReceiveWithFd, KeepsNoDescriptorOfAMessageThatItRefuses) {
   const auto ends = make_ends();
   const auto before = open_descriptors();
   for (std::size_t fds = 2; fds <= 16; ++fds) {
@@ -170,7 +181,7 @@ TEST(ShmReceiveWithFd, KeepsNoDescriptorOfAMessageThatItRefuses) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
-TEST(ShmReceiveWithFd, NoDescriptorLeftIsAnIoErrorThatSaysSo) {
+TEST(ReceiveWithFd, NoDescriptorLeftIsAnIoErrorThatSaysSo) {
   const auto ends = make_ends();
   ASSERT_EQ(send_with_fd(ends.near.get(), "hello", 0), Sent::kSent);
   rlimit before{};
@@ -189,14 +200,14 @@ TEST(ShmReceiveWithFd, NoDescriptorLeftIsAnIoErrorThatSaysSo) {
               ThrowsMessage<IoError>(HasSubstr("ulimit -n")));
 }
 
-TEST(ShmSendWithFd, SaysThatThePeerIsGoneAndRaisesNoSignal) {
+TEST(SendWithFd, SaysThatThePeerIsGoneAndRaisesNoSignal) {
   auto ends = make_ends();
   ends.far.reset();
   EXPECT_EQ(send_with_fd(ends.near.get(), "hello", 0), Sent::kPeerGone);
 }
 
 // The kernel limits ordinary users alone, so the test becomes one.
-TEST(ShmSendWithFd, SaysThatTooManyAreInFlightUntilSomeWereReceived) {
+TEST(SendWithFd, SaysThatTooManyAreInFlightUntilSomeWereReceived) {
   const auto ends = make_ends();
   const pid_t child = ::fork();
   if (child == 0) {
@@ -221,4 +232,4 @@ TEST(ShmSendWithFd, SaysThatTooManyAreInFlightUntilSomeWereReceived) {
 }
 
 }  // namespace
-}  // namespace lockstep::shm
+}  // namespace lockstep

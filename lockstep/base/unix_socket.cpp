@@ -1,4 +1,4 @@
-#include "lockstep/shm/peers/unix_socket.h"
+#include "lockstep/base/unix_socket.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,16 +14,31 @@
 
 #include "lockstep/base/error.h"
 
-namespace lockstep::shm {
+namespace lockstep {
 namespace {
 
 UniqueFd new_socket() {
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) {
-    throw_errno("shared memory: a Unix socket");
+    throw_errno("opening a Unix socket");
   }
   return fd;
 }
+
+struct Address {
+  sockaddr_un value{.sun_family = AF_UNIX};
+  socklen_t length = 0;
+
+  // Empty: the kernel picks a free name. The first byte of an abstract name is 0.
+  explicit Address(const std::string& name)
+      : length(
+            static_cast<socklen_t>(name.empty() ? sizeof value.sun_family : kFirst + name.size())) {
+    std::memcpy(value.sun_path + 1, name.data(), name.size());
+  }
+  [[nodiscard]] const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&value); }
+
+  static constexpr std::size_t kFirst = offsetof(sockaddr_un, sun_path) + 1;
+};
 
 union ControlBuffer {
   cmsghdr header;  // For its alignment.
@@ -48,38 +63,36 @@ std::vector<UniqueFd> descriptors_in(msghdr& header) {
 
 }  // namespace
 
-UnixListener listen_unix(int backlog) {
+UnixListener listen_unix(int backlog, const std::string& name) {
   UniqueFd fd = new_socket();
-  sockaddr_un address{.sun_family = AF_UNIX};
-  // No name at all: the kernel picks a free one in the abstract namespace.
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof address.sun_family) != 0 ||
-      ::listen(fd.get(), backlog) != 0) {
-    throw_errno("shared memory: listening on a Unix socket");
+  Address address(name);
+  if (::bind(fd.get(), address.get(), address.length) != 0 || ::listen(fd.get(), backlog) != 0) {
+    if (errno == EADDRINUSE) {
+      return {};
+    }
+    throw_errno("listening on a Unix socket");
   }
-  socklen_t length = sizeof address;
-  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {
-    throw_errno("shared memory: the name of a Unix socket");
+  address.length = sizeof address.value;
+  if (::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address.value), &address.length) != 0) {
+    throw_errno("the name of a Unix socket");
   }
-  // The first byte of an abstract name is 0.
-  const std::size_t first = offsetof(sockaddr_un, sun_path) + 1;
-  return {std::move(fd), {address.sun_path + 1, length > first ? length - first : 0}};
+  const auto first = Address::kFirst;
+  return {std::move(fd),
+          {address.value.sun_path + 1, address.length > first ? address.length - first : 0}};
 }
 
 UniqueFd try_connect_unix(const std::string& name) {
-  sockaddr_un address{.sun_family = AF_UNIX};
-  if (name.empty() || name.size() + 1 > sizeof address.sun_path) {
-    throw PeerError("shared memory: a peer's socket has no usable name");
+  if (name.empty() || name.size() + 1 > sizeof sockaddr_un::sun_path) {
+    throw PeerError("a peer's Unix socket has no usable name");
   }
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  const Address address(name);
   UniqueFd fd = new_socket();
-  while (::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+  while (::connect(fd.get(), address.get(), address.length) != 0) {
     if (errno == EAGAIN) {
       return UniqueFd();
     }
     if (errno != EINTR) {
-      throw PeerError(std::string("shared memory: connecting to a peer's Unix socket: ") +
-                      std::strerror(errno));
+      throw PeerError(std::string("connecting to a peer's Unix socket: ") + std::strerror(errno));
     }
   }
   return fd;
@@ -91,7 +104,7 @@ UniqueFd connect_unix(const std::string& name, Deadline deadline) {
       return fd;
     }
     if (deadline.passed()) {
-      throw PeerError("shared memory: the queue of a peer's Unix socket is full after " +
+      throw PeerError("the queue of a peer's Unix socket is full after " +
                       to_text(deadline.total()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -102,7 +115,7 @@ Credentials credentials_of(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;
   if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) {
-    throw_errno("shared memory: the credentials of a peer");
+    throw_errno("the credentials of a peer at a Unix socket");
   }
   return {peer.pid, peer.uid};
 }
@@ -133,7 +146,7 @@ Sent send_with_fd(int socket, std::string_view message, int fd) {
   if (errno == EPIPE || errno == ECONNRESET) {
     return Sent::kPeerGone;
   }
-  throw_errno("shared memory: sending a descriptor");
+  throw_errno("sending a descriptor over a Unix socket");
 }
 
 std::optional<Parcel> receive_with_fd(int socket, std::size_t limit) {
@@ -155,8 +168,8 @@ std::optional<Parcel> receive_with_fd(int socket, std::size_t limit) {
   auto fds = descriptors_in(header);
   if (fds.empty() && (static_cast<unsigned>(header.msg_flags) & MSG_CTRUNC) != 0) {
     throw IoError(
-        "shared memory: this process may not have another descriptor, and a peer's memory comes "
-        "with one; raise `ulimit -n`");
+        "this process may not have another descriptor, and a peer's message comes with one; raise "
+        "`ulimit -n`");
   }
   if (fds.size() != 1 ||
       (static_cast<unsigned>(header.msg_flags) & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
@@ -166,4 +179,4 @@ std::optional<Parcel> receive_with_fd(int socket, std::size_t limit) {
   return Parcel{std::move(buffer), std::move(fds.front())};
 }
 
-}  // namespace lockstep::shm
+}  // namespace lockstep
