@@ -4,12 +4,12 @@
 #include <cxxabi.h>
 #include <limits.h>
 #include <poll.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "lockstep/base/child_process.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/fd.h"
@@ -34,8 +35,7 @@ constexpr std::size_t kLongestMessage = PIPE_BUF;  // Fits into any pipe: writin
 
 struct Child {
   int rank = 0;
-  pid_t pid = 0;
-  UniqueFd end;      // A pidfd: readable when the process has ended.
+  ChildProcess process;
   UniqueFd message;  // What it threw.
   std::optional<int> status;
 };
@@ -134,14 +134,14 @@ void wait_for_an_end(std::vector<Child>& children, Deadline deadline) {
   std::vector<Child*> living;
   for (auto& child : children) {
     if (!child.status) {
-      waits.push_back({child.end.get(), POLLIN, 0});
+      waits.push_back({child.process.handle.get(), POLLIN, 0});
       living.push_back(&child);
     }
   }
   ::poll(waits.data(), waits.size(), deadline.poll_timeout());
   for (std::size_t i = 0; i < waits.size(); ++i) {
     int status = 0;
-    if (waits[i].revents != 0 && ::waitpid(living[i]->pid, &status, 0) == living[i]->pid) {
+    if (waits[i].revents != 0 && ::waitpid(living[i]->process.pid, &status, 0) > 0) {
       living[i]->status = status;
     }
   }
@@ -151,7 +151,7 @@ void end_all(std::vector<Child>& children) {
   for (const int signal : {SIGTERM, SIGKILL}) {
     for (const auto& child : children) {
       if (!child.status) {
-        ::kill(child.pid, signal);
+        ::kill(child.process.pid, signal);
       }
     }
     const auto deadline = Deadline::in(kGrace);
@@ -184,28 +184,21 @@ class Ranks {
   void start(int rank, int nprocs, Listener& listener, const std::function<void(int)>& fn) {
     Pipe pipe = make_pipe();
     children_.reserve(static_cast<std::size_t>(nprocs));
-    const pid_t parent = ::getpid();
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      if (!die_with_parent(SIGKILL, parent)) {
-        std::_Exit(1);
-      }
+    const std::string name =
+        "spawn: starting rank " + std::to_string(rank) + " of " + std::to_string(nprocs);
+    auto process = fork_child(name, SIGKILL, [&] {
       children_.clear();
       listener.fd.reset();
       run_child(rank, nprocs, listener.port, fn, pipe.write_end.get());
-    }
-    if (pid < 0) {
-      throw_errno("spawn: starting rank " + std::to_string(rank) + " of " + std::to_string(nprocs));
-    }
-    UniqueFd end(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
-    const bool watched = static_cast<bool>(end);
-    children_.push_back({rank, pid, std::move(end), std::move(pipe.read_end), std::nullopt});
-    if (!watched) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-      children_.pop_back();
+    });
+    if (!process.handle) {
+      const int error = errno;
+      ::kill(process.pid, SIGKILL);
+      ::waitpid(process.pid, nullptr, 0);
+      errno = error;
       throw_errno("spawn: watching rank " + std::to_string(rank));
     }
+    children_.push_back({rank, std::move(process), std::move(pipe.read_end), std::nullopt});
   }
 
   // Throws SpawnError for the first that failed.
@@ -221,7 +214,7 @@ class Ranks {
           const std::string thrown = read_message(child);
           throw SpawnError(child.rank,
                            "spawn: rank " + std::to_string(child.rank) + " (pid " +
-                               std::to_string(child.pid) + ") " +
+                               std::to_string(child.process.pid) + ") " +
                                (thrown.empty() ? describe_end(*child.status) : "threw " + thrown));
         }
       }

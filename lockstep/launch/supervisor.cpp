@@ -9,6 +9,7 @@
 #include <csignal>
 #include <optional>
 
+#include "lockstep/base/child_process.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/process_tree.h"
 #include "lockstep/launch/agent.h"
@@ -32,8 +33,6 @@ Link make_link() {
 
 [[noreturn]] void become_agent(const Context& context, Link link) {
   ::setsid();
-  // Our death closes the link, but an agent that is stopped would not look.
-  die_with_parent(SIGCONT, ::getppid());
   ::prctl(PR_SET_NAME, "lockstep-agent");  // `killall lockstep` leaves one of the two alive.
   become_subreaper();
   link.supervisor.reset();
@@ -64,7 +63,7 @@ class AgentWatch {
       pollfd ready[] = {{signals_.fd(), POLLIN, 0}, {link_.get(), POLLIN, 0}};
       ::poll(ready, link_ ? 2 : 1, deadline_ ? deadline_->poll_timeout() : -1);
       if (link_ && ready[1].revents != 0) {
-        read_verdict();
+        read_exit_code();
       }
       while (const auto signal = signals_.next()) {
         on_signal(*signal);
@@ -74,7 +73,7 @@ class AgentWatch {
   }
 
   // The exit code that the agent has announced, also if it did not live to return it.
-  [[nodiscard]] std::optional<int> verdict() const { return verdict_; }
+  [[nodiscard]] std::optional<int> exit_code() const { return exit_code_; }
 
  private:
   void on_signal(int signal) {
@@ -88,17 +87,17 @@ class AgentWatch {
       ::send(link_.get(), &number, 1, MSG_DONTWAIT | MSG_NOSIGNAL);
     }
     if (signals_.ends_job(signal) && signal != SIGHUP && ++asked_to_end_ == 2) {
-      deadline_ = Deadline::in(verdict_ ? kTidyPatience : kAgentPatience);
+      deadline_ = Deadline::in(exit_code_ ? kTidyPatience : kAgentPatience);
     }
   }
 
-  void read_verdict() {
+  void read_exit_code() {
     unsigned char code = 0;
     if (::recv(link_.get(), &code, 1, MSG_DONTWAIT) != 1) {
       link_.reset();  // It has ended; its status follows.
       return;
     }
-    verdict_ = code;
+    exit_code_ = code;
     if (deadline_) {
       deadline_ = Deadline::in(kTidyPatience);
     }
@@ -109,7 +108,7 @@ class AgentWatch {
   const Signals& signals_;
   int asked_to_end_ = 0;
   std::optional<Deadline> deadline_;
-  std::optional<int> verdict_;
+  std::optional<int> exit_code_;
   std::optional<int> status_;
 };
 
@@ -120,13 +119,10 @@ void say(const std::string& line) { write_all(STDERR_FILENO, "lockstep run: " + 
 int supervise(const Context& context) {
   become_subreaper();
   Link link = make_link();
-  const pid_t agent = ::fork();
-  if (agent < 0) {
-    throw_errno("starting the agent");
-  }
-  if (agent == 0) {
-    become_agent(context, std::move(link));
-  }
+  // Our death closes the link, but an agent that is stopped would not look.
+  const pid_t agent = fork_child("starting the agent", SIGCONT, [&] {
+                        become_agent(context, std::move(link));
+                      }).pid;
   link.agent.reset();
   AgentWatch watch(agent, std::move(link.supervisor), *context.signals);
   const auto status = watch.wait();
@@ -138,8 +134,8 @@ int supervise(const Context& context) {
   if (status && WIFEXITED(*status)) {
     return WEXITSTATUS(*status);
   }
-  if (watch.verdict()) {
-    return *watch.verdict();
+  if (watch.exit_code()) {
+    return *watch.exit_code();
   }
   const int signal = status ? WTERMSIG(*status) : SIGKILL;
   say("the launcher's agent (pid " + std::to_string(agent) + ") was ended by " +

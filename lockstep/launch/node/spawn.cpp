@@ -1,7 +1,6 @@
 #include "lockstep/launch/node/spawn.h"
 
 #include <fcntl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <cstring>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/process_tree.h"
 
 namespace lockstep::launch {
 namespace {
@@ -49,12 +47,8 @@ void connect_stream(int fd, int number) {
   }
 }
 
-[[noreturn]] void run_child(const ChildSpec& spec, Prepared& prepared, const Signals& signals,
-                            pid_t parent) {
+[[noreturn]] void run_child(const ChildSpec& spec, Prepared& prepared, const Signals& signals) {
   ::setsid();
-  if (!die_with_parent(SIGKILL, parent)) {
-    ::_exit(126);
-  }
   connect_stream(spec.stdout_fd, STDOUT_FILENO);
   connect_stream(spec.stderr_fd, STDERR_FILENO);
   if (spec.kept_fd >= 0) {
@@ -74,6 +68,22 @@ void connect_stream(int fd, int number) {
   ::_exit(126);
 }
 
+// Signals that come meanwhile wait.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    ::sigprocmask(SIG_BLOCK, &all, &before_);
+  }
+  ~NoSignals() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 constexpr auto kPidfd = static_cast<idtype_t>(3);  // P_PIDFD, which older C libraries do not name.
 
 // As waitid(2) for this child alone; fails with ECHILD once it was reaped.
@@ -92,23 +102,9 @@ Child start_child(const ChildSpec& spec, const Signals& signals) {
   prepared.argv = pointers(prepared.arguments);
   prepared.envp = pointers(prepared.environment);
   prepared.failure = "lockstep run: cannot execute '" + spec.path + "': ";
-  const pid_t parent = ::getpid();
-  // A signal that comes before the child has its own dispositions waits until it has them.
-  sigset_t all;
-  sigset_t before;
-  ::sigfillset(&all);
-  ::sigprocmask(SIG_BLOCK, &all, &before);
-  const pid_t child = ::fork();
-  const int error = errno;
-  if (child == 0) {
-    run_child(spec, prepared, signals, parent);
-  }
-  ::sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (child < 0) {
-    errno = error;
-    throw_errno("starting '" + spec.path + "'");
-  }
-  return {child, UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)))};
+  const NoSignals until_it_has_its_own_dispositions;
+  return fork_child("starting '" + spec.path + "'", SIGKILL,
+                    [&] { run_child(spec, prepared, signals); });
 }
 
 void signal_child(const Child& child, int signal, Reach reach) {

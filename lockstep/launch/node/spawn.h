@@ -1,14 +1,11 @@
 // Starts one program as a child that cannot outlive this process.
 #pragma once
 
-#include <sys/types.h>
-
-#include <map>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/child_process.h"
 #include "lockstep/base/environment.h"
-#include "lockstep/base/fd.h"
 #include "lockstep/launch/node/signals.h"
 
 namespace lockstep::launch {
@@ -24,12 +21,8 @@ struct ChildSpec {
   bool ended_by_us = false;  // Signals to a whole control group (SIGTERM, SIGUSR1, ...) pass it by.
 };
 
-struct Child {
-  pid_t pid = 0;
-  // A pidfd, which means only this child, even after its pid was given to another process. Closed
-  // if the kernel has no pidfds; then only the owner may reap the child.
-  UniqueFd handle;
-};
+// Without a handle only the owner may reap it.
+using Child = ChildProcess;
 
 // The child leads its own session: signals reach it and its children by process group, never from
 // the terminal. The kernel kills it when this process dies. If the program cannot be executed, the
