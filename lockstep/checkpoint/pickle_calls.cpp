@@ -273,4 +273,31 @@ void set_state(Nodes& nodes, NodeId object, NodeId state, const Cursor& cursor) 
   }
 }
 
+// ("storage", class, key, location, elements)
+NodeId make_storage(Nodes& nodes, NodeId id, const FindStorage& find_storage,
+                    const Cursor& cursor) {
+  const auto items = nodes[id].items;
+  const bool fits = nodes[id].kind == NodeKind::kTuple && items.size() == 5;
+  const auto* tag = fits ? nodes.get_if<std::string>(items[0]) : nullptr;
+  const auto* key = fits ? nodes.get_if<std::string>(items[2]) : nullptr;
+  const auto* location = fits ? nodes.get_if<std::string>(items[3]) : nullptr;
+  const auto* count = fits ? nodes.get_if<std::int64_t>(items[4]) : nullptr;
+  if (tag == nullptr || *tag != "storage" || key == nullptr || location == nullptr ||
+      count == nullptr || *count < 0 || nodes[items[1]].kind != NodeKind::kSymbol ||
+      nodes[items[1]].symbol->symbol != Symbol::kStorage) {
+    cursor.fail("names a storage in another way than torch.save");
+  }
+  const auto dtype = nodes[items[1]].symbol->dtype;
+  const std::uint64_t size = dtype ? info(*dtype).bytes : 1;
+  std::uint64_t bytes = 0;
+  if (__builtin_mul_overflow(static_cast<std::uint64_t>(*count), size, &bytes)) {
+    cursor.fail("has a storage of more bytes than a number can count");
+  }
+  Node node;
+  node.kind = NodeKind::kStorage;
+  node.dtype = dtype;
+  node.storage = find_storage({*key, *location, bytes});
+  return nodes.add(std::move(node));
+}
+
 }  // namespace lockstep::checkpoint

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lockstep/checkpoint/pickle_nodes.h"
+#include "lockstep/checkpoint/pickle_reader.h"
 
 namespace lockstep::checkpoint {
 
@@ -14,5 +15,8 @@ NodeId make_object(Nodes& nodes, NodeId cls, NodeId arguments, const Cursor& cur
 
 // object.__setstate__(state): the attributes of a Namespace; those of a dictionary are dropped.
 void set_state(Nodes& nodes, NodeId object, NodeId state, const Cursor& cursor);
+
+// What a pickle names by a tuple of "storage", class, key, location and number of elements.
+NodeId make_storage(Nodes& nodes, NodeId id, const FindStorage& find_storage, const Cursor& cursor);
 
 }  // namespace lockstep::checkpoint

@@ -46,7 +46,6 @@ class Machine {
   std::vector<NodeId> pop_mark();
   void push_tuple(std::size_t count);
   void push_symbol();
-  void push_storage();
   Value long_integer();
   void extend(NodeKind kind, const std::vector<NodeId>& items);
 
@@ -232,40 +231,13 @@ void Machine::push_symbol() {
   push(nodes_.add(std::move(node)));
 }
 
-// ("storage", class, key, location, elements)
-void Machine::push_storage() {
-  const NodeId id = pop();
-  const auto items = nodes_[id].items;
-  const bool fits = nodes_[id].kind == NodeKind::kTuple && items.size() == 5;
-  const auto* tag = fits ? nodes_.get_if<std::string>(items[0]) : nullptr;
-  const auto* key = fits ? nodes_.get_if<std::string>(items[2]) : nullptr;
-  const auto* location = fits ? nodes_.get_if<std::string>(items[3]) : nullptr;
-  const auto* count = fits ? nodes_.get_if<std::int64_t>(items[4]) : nullptr;
-  if (tag == nullptr || *tag != "storage" || key == nullptr || location == nullptr ||
-      count == nullptr || *count < 0 || nodes_[items[1]].kind != NodeKind::kSymbol ||
-      nodes_[items[1]].symbol->symbol != Symbol::kStorage) {
-    cursor_.fail("names a storage in another way than torch.save");
-  }
-  const auto dtype = nodes_[items[1]].symbol->dtype;
-  const std::uint64_t size = dtype ? info(*dtype).bytes : 1;
-  std::uint64_t bytes = 0;
-  if (__builtin_mul_overflow(static_cast<std::uint64_t>(*count), size, &bytes)) {
-    cursor_.fail("has a storage of more bytes than a number can count");
-  }
-  Node node;
-  node.kind = NodeKind::kStorage;
-  node.dtype = dtype;
-  node.storage = find_storage_({*key, *location, bytes});
-  push(nodes_.add(std::move(node)));
-}
-
 bool Machine::run_call(char opcode) {
   switch (opcode) {
     case 'c':
       push_symbol();
       return true;
     case 'Q':
-      push_storage();
+      push(make_storage(nodes_, pop(), find_storage_, cursor_));
       return true;
     case 'R':
     case '\x81': {

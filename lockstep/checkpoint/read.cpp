@@ -101,7 +101,7 @@ Document read_document(const std::string& file, std::span<const std::byte> bytes
     return {std::move(pt.root), pt.is_ours ? Format::kLockstep : Format::kTorch, bytes.size()};
   }
   if (looks_like_safetensors(bytes)) {
-    return {read_safetensors(file, bytes, std::move(owner)), Format::kSafetensors, bytes.size()};
+    return {read_safetensors(file, bytes, owner), Format::kSafetensors, bytes.size()};
   }
   if (looks_legacy(bytes)) {
     throw IoError(

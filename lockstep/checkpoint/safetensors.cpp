@@ -132,7 +132,7 @@ bool looks_like_safetensors(std::span<const std::byte> bytes) {
 }
 
 Value read_safetensors(const std::string& file, std::span<const std::byte> bytes,
-                       std::shared_ptr<const void> owner) {
+                       const std::shared_ptr<const void>& owner) {
   Cursor cursor("'" + file + "'", bytes);
   const std::uint64_t header_bytes = cursor.number(8, "the length of the header");
   if (header_bytes > kMostHeader) {

@@ -13,7 +13,7 @@ namespace lockstep::checkpoint {
 // A dictionary of tensors, and "__metadata__", a dictionary of text, if the file has one. Throws
 // IoError that names the tensor and the offset if the bytes are not exactly those of the tensors.
 Value read_safetensors(const std::string& file, std::span<const std::byte> bytes,
-                       std::shared_ptr<const void> owner);
+                       const std::shared_ptr<const void>& owner);
 
 // Throws UsageError if `root` is no dictionary of contiguous tensors with text as keys (and
 // "__metadata__"), or has a type that the format has not.

@@ -16,7 +16,7 @@ constexpr const char* kMomentum = "momentum_buffer";
 SGD::SGD(std::vector<at::Tensor> params, const SGDOptions& options)
     : SGD(std::vector<ParamGroup<SGDOptions>>{{std::move(params), options}}) {}
 
-SGD::SGD(std::vector<ParamGroup<SGDOptions>> groups)
+SGD::SGD(const std::vector<ParamGroup<SGDOptions>>& groups)
     : Optimizer("SGD", params_of(groups)), options_(options_of_groups(groups)) {
   for (const auto& options : options_) {
     require_sensible(options);

@@ -23,7 +23,7 @@ class SGD : public Optimizer {
  public:
   // Throw UsageError where torch.optim.SGD throws ValueError.
   explicit SGD(std::vector<at::Tensor> params, const SGDOptions& options = {});
-  explicit SGD(std::vector<ParamGroup<SGDOptions>> groups);
+  explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
 
   [[nodiscard]] double lr(std::size_t group = 0) const override { return options_.at(group).lr; }
 
