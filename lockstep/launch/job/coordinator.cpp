@@ -82,11 +82,11 @@ void Coordinator::on_failed(PeerId peer, const Failed& failed) {
       (phase_ != Phase::kRunning && phase_ != Phase::kStopping)) {
     return;
   }
-  if (!verdict_.root_cause) {
-    verdict_.root_cause = failed.failure;
+  if (!outcome_.root_cause) {
+    outcome_.root_cause = failed.failure;
   }
-  const bool in_order = stopped_in_order(*verdict_.root_cause);
-  verdict_.may_restart = verdict_.may_restart && !in_order;
+  const bool in_order = stopped_in_order(*outcome_.root_cause);
+  outcome_.may_restart = outcome_.may_restart && !in_order;
   if (phase_ == Phase::kRunning) {
     stop_others(peer, in_order ? 0 : SIGTERM);
   }
@@ -96,14 +96,14 @@ void Coordinator::on_unable(PeerId peer, const Unable& unable) {
   if (unable.attempt != plan_.attempt) {
     return;
   }
-  if (!verdict_.end) {
-    verdict_.end = End{1,
+  if (!outcome_.end) {
+    outcome_.end = End{1,
                        "lockstep run: the job failed: " + (several() ? name_of(peer) + ": " : "") +
                            unable.why + "\n",
                        std::nullopt};
   }
   if (phase_ == Phase::kJoining) {
-    end(*verdict_.end);
+    end(*outcome_.end);
   } else if (phase_ == Phase::kRunning) {
     stop_others(peer, SIGTERM);
   }
@@ -115,9 +115,9 @@ void Coordinator::on_stopped(PeerId peer, const Stopped& stopped) {
   }
   members_[peer].state = State::kStopped;
   if (!stopped.stuck.empty()) {
-    verdict_.still_alive = (several() ? name_of(peer) + ": " : "") + stopped.stuck;
+    outcome_.still_alive = (several() ? name_of(peer) + ": " : "") + stopped.stuck;
   }
-  verdict_.failures.insert(verdict_.failures.end(), stopped.failures.begin(),
+  outcome_.failures.insert(outcome_.failures.end(), stopped.failures.begin(),
                            stopped.failures.end());
   conclude_if_all_stopped();
 }
@@ -136,17 +136,17 @@ void Coordinator::on_done(PeerId peer, const Done& done) {
 }
 
 void Coordinator::on_interrupted(PeerId peer, const Interrupted& interrupted) {
-  verdict_.may_restart = false;
-  if (!verdict_.root_cause && !verdict_.end) {
+  outcome_.may_restart = false;
+  if (!outcome_.root_cause && !outcome_.end) {
     const std::string who = peer == kLocalPeer ? "" : " on " + name_of(peer);
-    verdict_.end =
+    outcome_.end =
         End{128 + interrupted.signal,
             "lockstep run: the job was ended by " + signal_name(interrupted.signal) + who + "\n",
             std::nullopt};
   }
-  const bool in_order = verdict_.root_cause && stopped_in_order(*verdict_.root_cause);
+  const bool in_order = outcome_.root_cause && stopped_in_order(*outcome_.root_cause);
   if (phase_ == Phase::kJoining) {
-    end(*verdict_.end);
+    end(*outcome_.end);
   } else if (phase_ == Phase::kRunning || (phase_ == Phase::kStopping && in_order)) {
     // The sender too: it may have been between two attempts, and about to start the next one.
     stop_others(-1, interrupted.signal);
@@ -171,11 +171,11 @@ void Coordinator::on_store_died(const std::string& how) {
 // A node or the store does not vanish because a worker failed, but workers fail because a node
 // vanished: so this outranks a failure that was seen first.
 void Coordinator::abandon(const std::string& text) {
-  if (!verdict_.end) {
-    verdict_.end = End{1, "lockstep run: the job failed: " + text + "\n", std::nullopt};
+  if (!outcome_.end) {
+    outcome_.end = End{1, "lockstep run: the job failed: " + text + "\n", std::nullopt};
   }
   if (phase_ == Phase::kJoining) {
-    end(*verdict_.end);
+    end(*outcome_.end);
   } else if (phase_ == Phase::kRunning) {
     stop_others(-1, SIGTERM);
   }
@@ -195,7 +195,7 @@ void Coordinator::on_time() {
     // A node that cannot stop its workers must not hold up the end of the others.
     for (const auto& [id, member] : members_) {
       if (member.state == State::kRunning) {
-        verdict_.still_alive =
+        outcome_.still_alive =
             name_of(id) + " did not stop its workers within " + to_text(deadline_.total());
       }
     }
@@ -214,7 +214,7 @@ void Coordinator::give_up(const std::string& why) {
 // No other attempt will follow.
 bool Coordinator::is_ending() const {
   return phase_ == Phase::kStopping &&
-         (verdict_.end || !verdict_.may_restart || plan_.attempt >= settings_.max_restarts);
+         (outcome_.end || !outcome_.may_restart || plan_.attempt >= settings_.max_restarts);
 }
 
 void Coordinator::rank_nodes() {
@@ -232,7 +232,7 @@ void Coordinator::rank_nodes() {
 }
 
 void Coordinator::start_attempt(const std::string& why) {
-  verdict_ = {};
+  outcome_ = {};
   phase_ = Phase::kRunning;
   plan_.master_port = open_store_();
   for (auto& [id, member] : members_) {
@@ -260,27 +260,27 @@ void Coordinator::conclude_if_all_stopped() {
 }
 
 void Coordinator::conclude() {
-  auto& failures = verdict_.failures;
-  if (verdict_.root_cause) {
+  auto& failures = outcome_.failures;
+  if (outcome_.root_cause) {
     // The full story came with Stopped; a node that was lost meanwhile has told only the short one.
     auto root = std::find_if(failures.begin(), failures.end(), [&](const Failure& failure) {
-      return failure.rank == verdict_.root_cause->rank;
+      return failure.rank == outcome_.root_cause->rank;
     });
     if (root == failures.end()) {
-      root = failures.insert(failures.begin(), *verdict_.root_cause);
+      root = failures.insert(failures.begin(), *outcome_.root_cause);
     }
     std::rotate(failures.begin(), root, root + 1);
   }
-  if (verdict_.end) {
-    end(*verdict_.end, list_failures(failures, several()) + verdict_.end->text);
+  if (outcome_.end) {
+    end(*outcome_.end, list_failures(failures, several()) + outcome_.end->text);
   } else if (stopped_in_order(failures.front())) {
     const std::string text =
         "lockstep run: the job stopped in order: " + describe_worker(failures.front(), several()) +
         ": " + describe_end(failures.front()) +
         "; nothing is restarted, and the same command goes on\n";
     end({kStoppedInOrder, text, std::nullopt}, list_failures(failures, several()) + text);
-  } else if (plan_.attempt < settings_.max_restarts && verdict_.may_restart &&
-             verdict_.still_alive.empty()) {
+  } else if (plan_.attempt < settings_.max_restarts && outcome_.may_restart &&
+             outcome_.still_alive.empty()) {
     ++plan_.attempt;
     const std::string cause =
         describe_worker(failures.front(), several()) + ": " + describe_end(failures.front());
@@ -291,14 +291,14 @@ void Coordinator::conclude() {
 }
 
 void Coordinator::end_with_report() {
-  const Failure& root = verdict_.failures.front();
-  const bool restart_was_due = plan_.attempt < settings_.max_restarts && verdict_.may_restart;
+  const Failure& root = outcome_.failures.front();
+  const bool restart_was_due = plan_.attempt < settings_.max_restarts && outcome_.may_restart;
   const std::string why_none =
-      restart_was_due ? "lockstep run: no restart: " + verdict_.still_alive + "\n" : "";
+      restart_was_due ? "lockstep run: no restart: " + outcome_.still_alive + "\n" : "";
   const std::string headline =
       "lockstep run: the job failed; root cause: " + describe_worker(root, true) + ": " +
       describe_end(root) + "; the report is with " + name_of(kLocalPeer) + "\n";
-  end({shell_code(root), headline, root}, why_none + format_report(verdict_.failures, several()));
+  end({shell_code(root), headline, root}, why_none + format_report(outcome_.failures, several()));
 }
 
 void Coordinator::end(const End& message, const std::optional<std::string>& leaders_text) {

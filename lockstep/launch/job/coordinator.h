@@ -66,7 +66,7 @@ class Coordinator {
     State state = State::kRunning;
   };
   // What ended an attempt.
-  struct Verdict {
+  struct Outcome {
     std::optional<Failure> root_cause;  // The first worker to fail.
     std::optional<End> end;             // The end of the job, whatever the workers did.
     bool may_restart = true;
@@ -102,7 +102,7 @@ class Coordinator {
   Phase phase_ = Phase::kJoining;
   std::map<PeerId, Member> members_;
   JobPlan plan_;
-  Verdict verdict_;
+  Outcome outcome_;
   Deadline deadline_;  // For joining or for stopping.
   std::vector<Outgoing> outgoing_;
 };
