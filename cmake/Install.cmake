@@ -8,14 +8,14 @@ foreach(program lockstep lockstep-inspect lockstep-store lockstep-train)
   endif()
   install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   get_target_property(links ${program} LINK_LIBRARIES)
-  if(links MATCHES "LibTorch::|lockstep_comm|lockstep_parallel")
+  if(links MATCHES "LibTorch::|lockstep_comm|lockstep_parallel|lockstep_train")
     # Said outright: CMake keeps no path inside the source tree by itself, and .venv is there.
     set_target_properties(${program} PROPERTIES INSTALL_RPATH "${LibTorch_ROOT_DIR}/lib")
   endif()
 endforeach()
 
-# The launcher's layer is not installed: it is the inside of the program.
-install(TARGETS lockstep_base lockstep_cluster lockstep_net lockstep_shm lockstep_log lockstep_device lockstep_data lockstep_checkpoint lockstep_models lockstep_comm lockstep_parallel lockstep_train_run lockstep_train lockstep_all EXPORT lockstepTargets
+# The launcher is part of the trainer, which starts ranks; its headers are not for users.
+install(TARGETS lockstep_base lockstep_cluster lockstep_net lockstep_shm lockstep_launch lockstep_log lockstep_device lockstep_data lockstep_checkpoint lockstep_models lockstep_comm lockstep_parallel lockstep_train_run lockstep_train lockstep_all EXPORT lockstepTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt headers REGEX "^lockstep/")
 foreach(header IN LISTS headers)

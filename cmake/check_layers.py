@@ -27,7 +27,7 @@ MAY_INCLUDE = {
     "comm": {"device", "net", "shm", "cluster", "base"},
     "parallel": {"comm", "device", "net", "shm", "cluster", "base"},
     "train": {"parallel", "comm", "device", "net", "shm", "cluster", "data", "models", "log",
-              "checkpoint", "base"},
+              "launch", "checkpoint", "base"},
     "cli": {"train", "parallel", "comm", "device", "net", "shm", "cluster", "data", "models", "log", "launch",
             "checkpoint", "base"},
 }

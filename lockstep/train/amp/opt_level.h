@@ -70,6 +70,7 @@ class MixedPrecision {
   void zero_grad(optim::Optimizer& optimizer);
 
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
+  [[nodiscard]] const GradScaler& scaler() const { return scaler_; }
   // After a checkpoint was loaded into the model: its weights are the master weights now.
   void copy_model_to_masters();
 

@@ -1,0 +1,69 @@
+#include "lockstep/train/loop/agreement.h"
+
+#include <ATen/ops/full.h>
+#include <torch/version.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "lockstep/base/crc32c.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string packed(const Settings& settings) {
+  std::string text;
+  for (const auto& [name, value] : settings) {
+    text.append(name).push_back('\0');
+    text.append(value).push_back('\0');
+  }
+  return text;
+}
+
+Settings unpacked(const std::string& text) {
+  Settings settings;
+  const auto parts = split(text, '\0');
+  for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
+    settings.emplace_back(parts[i], parts[i + 1]);
+  }
+  return settings;
+}
+
+}  // namespace
+
+Settings program_of_this_rank() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::uint32_t sum = 0;
+  std::uint64_t size = 0;
+  for (std::string part(1 << 20, '\0'); file;) {
+    file.read(part.data(), static_cast<std::streamsize>(part.size()));
+    const auto got = static_cast<std::size_t>(file.gcount());
+    sum = extend_crc32c(sum, std::as_bytes(std::span(part.data(), got)));
+    size += got;
+  }
+  return {{"the program", std::to_string(size) + " bytes, checksum " + std::to_string(sum)},
+          {"LibTorch", TORCH_VERSION}};
+}
+
+void require_same(const Group& group, const Settings& settings) {
+  const auto all = group.all_gather_bytes(packed(settings));
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] != all[0]) {
+      throw UsageError(
+          "rank " + std::to_string(rank) + " was told something else than rank 0:" +
+          difference(unpacked(all[rank]), unpacked(all[0]), "on rank 0") +
+          "\nHINT: start all ranks with the same program, flags and data ('here' is rank " +
+          std::to_string(rank) + ")");
+    }
+  }
+}
+
+std::int64_t largest(const Group& group, std::int64_t value) {
+  const auto tensor = at::full({1}, value, at::kLong);
+  group.all_reduce(tensor, {.op = ReduceOp::kMax}).wait();
+  return tensor.item<std::int64_t>();
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,21 @@
+// Ranks that train together must be told the same.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/train/loop/config.h"
+
+namespace lockstep::train {
+
+// This program and the LibTorch it uses, for comparisons.
+Settings program_of_this_rank();
+
+// All ranks call it. Throws UsageError on every rank, with both sides of each difference, if a rank
+// has other settings than rank 0.
+void require_same(const Group& group, const Settings& settings);
+
+// The largest number that a rank has, on all ranks: a signal to stop, say. Waits for all ranks.
+std::int64_t largest(const Group& group, std::int64_t value);
+
+}  // namespace lockstep::train

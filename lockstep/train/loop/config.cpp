@@ -1,0 +1,173 @@
+#include "lockstep/train/loop/config.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/loop/option_table.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string text_of(const std::string& value) { return value; }
+std::string text_of(bool value) { return value ? "true" : "false"; }
+std::string text_of(double value) {
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
+}
+template <class Integer>
+  requires std::is_integral_v<Integer>
+std::string text_of(Integer value) {
+  return std::to_string(value);
+}
+std::string text_of(const std::vector<std::int64_t>& values) {
+  std::vector<std::string> texts;
+  for (const auto value : values) {
+    texts.push_back(std::to_string(value));
+  }
+  return "[" + join(texts, ", ") + "]";
+}
+
+std::string quoted(const std::string& text) {
+  const char quote = contains(text, "\"") ? '\'' : '"';
+  return quote + text + quote;
+}
+
+[[noreturn]] void refuse(const std::string& flag, const std::string& value,
+                         const std::string& expected) {
+  throw UsageError(flag + " is " + value + ", expected " + expected);
+}
+
+void require_at_least(const char* flag, double value, double least) {
+  if (!(value >= least) || !std::isfinite(value)) {
+    refuse(flag, text_of(value), "a number of " + text_of(least) + " or more");
+  }
+}
+
+void require_part(const char* flag, double value) {
+  if (!(value >= 0 && value <= 1)) {
+    refuse(flag, text_of(value), "a number from 0 to 1");
+  }
+}
+
+void require_one_of(const char* flag, const std::string& value,
+                    const std::vector<std::string>& names) {
+  if (std::ranges::find(names, value) == names.end()) {
+    refuse(flag, "'" + value + "'", "one of " + join(names, ", "));
+  }
+}
+
+void require_sensible_batches(const TrainConfig& config) {
+  const auto count = [](std::int64_t value) { return static_cast<double>(value); };
+  require_at_least("--batch-size", count(config.batch_size), 1);
+  require_at_least("--global-batch-size", count(config.global_batch_size), 0);
+  require_at_least("--validation-batch-size", count(config.validation_batch_size), 0);
+  require_at_least("--grad-accum", count(config.grad_accum), 1);
+  require_at_least("--input-size", count(config.input_size), 1);
+  require_at_least("--workers", config.workers, -1);
+  require_at_least("--epochs", config.epochs, 1);
+  require_at_least("--log-interval", count(config.log_interval), 1);
+  require_at_least("--checkpoint-interval", count(config.checkpoint_interval), 0);
+  require_at_least("--early-stop", config.early_stop, 0);
+  require_at_least("--fast-dev-run", count(config.fast_dev_run), 0);
+}
+
+void require_sensible_optimizer(const TrainConfig& config) {
+  require_one_of("--opt", config.opt, {"sgd", "nesterov", "adam", "adamw"});
+  require_one_of("--sched", config.sched, {"cosine", "step", "multistep", "constant"});
+  require_one_of("--clip-mode", config.clip_mode, {"norm", "value"});
+  require_at_least("--lr", config.lr, 0);
+  require_at_least("--lr-base", config.lr_base, 0);
+  require_at_least("--lr-base-size", static_cast<double>(config.lr_base_size), 1);
+  require_part("--momentum", config.momentum);
+  require_at_least("--weight-decay", config.weight_decay, 0);
+  require_at_least("--warmup-epochs", config.warmup_epochs, 0);
+  require_at_least("--warmup-lr", config.warmup_lr, 0);
+  require_at_least("--min-lr", config.min_lr, 0);
+  require_at_least("--decay-rate", config.decay_rate, 0);
+  require_at_least("--clip-grad", config.clip_grad, 0);
+  if (!(config.decay_epochs > 0)) {
+    refuse("--decay-epochs", text_of(config.decay_epochs), "more than 0");
+  }
+  if (config.lr > 0 && config.lr_base > 0) {
+    throw UsageError("--lr and --lr-base are both given, expected one of them");
+  }
+}
+
+}  // namespace
+
+std::string to_toml(const TrainConfig& config) {
+  std::string toml;
+  visit_options(config, [&](const OptionInfo& info, const auto& member) {
+    const std::string text = text_of(member);
+    constexpr bool kIsText = std::is_same_v<std::remove_cvref_t<decltype(member)>, std::string>;
+    if (!text.empty() && text != "[]") {
+      toml += name_of(info).substr(2) + " = " + (kIsText ? quoted(text) : text) + "\n";
+    }
+  });
+  return toml + config.started_by;
+}
+
+std::string name_of(const OptionInfo& info) {
+  for (const auto& name : split(info.names, ',')) {
+    if (name.starts_with("--")) {
+      return name;
+    }
+  }
+  return info.names;
+}
+
+Settings settings_of(const TrainConfig& config) {
+  Settings settings;
+  visit_options(config, [&](const OptionInfo& info, const auto& member) {
+    if (info.effect == Effect::kNumbers) {
+      settings.emplace_back(name_of(info), text_of(member));
+    }
+  });
+  return settings;
+}
+
+std::string difference(const Settings& here, const Settings& there, const std::string& other) {
+  std::map<std::string, std::string> others(there.begin(), there.end());
+  std::string lines;
+  for (const auto& [name, value] : here) {
+    const auto found = others.find(name);
+    const std::string theirs = found == others.end() ? "missing" : "'" + found->second + "'";
+    if (theirs != "'" + value + "'") {
+      lines += "\n  " + name + " is '" + value + "' here and " + theirs + " " + other;
+    }
+    if (found != others.end()) {
+      others.erase(found);
+    }
+  }
+  for (const auto& [name, value] : others) {
+    lines += "\n  " + name + " is missing here and '" + value + "' " + other;
+  }
+  return lines;
+}
+
+void require_sensible(const TrainConfig& config) {
+  require_sensible_batches(config);
+  require_sensible_optimizer(config);
+  require_part("--smoothing", config.smoothing);
+  require_at_least("--mixup", config.mixup, 0);
+  require_at_least("--cutmix", config.cutmix, 0);
+  require_part("--reprob", config.reprob);
+  require_part("--model-ema-decay", config.model_ema_decay);
+  if (!(config.val_split > 0 && config.val_split < 1)) {
+    refuse("--val-split", text_of(config.val_split), "a number between 0 and 1");
+  }
+  if (!config.amp.empty()) {
+    require_one_of("--amp", config.amp, {"bf16", "fp16", "O0", "O1", "O2", "O3"});
+  }
+  if (config.resume.empty()) {
+    throw UsageError("--resume is empty, expected auto, last, best, no or a path");
+  }
+}
+
+}  // namespace lockstep::train

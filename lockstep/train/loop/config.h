@@ -1,0 +1,82 @@
+// Everything a training run can be told, with its defaults: what `lockstep train` has flags for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::train {
+
+struct TrainConfig {
+  // A name ("fashion-mnist", "generated"), a CSV file, a folder of idx or CIFAR files, or a folder
+  // of images by class. Empty: Debian's Fashion-MNIST if it is installed, else generated images.
+  std::string data;
+  std::string model;  // Empty: the one that fits the data.
+  std::string label;  // Of a table: name or number of the column with the class; empty: the last.
+  double val_split = 0.1;         // Part that validates where the data has no such part.
+  std::int64_t input_size = 224;  // Of images in folders: they become squares of it.
+  int workers = -1;               // Threads that load; -1: none for data in memory, else the cores.
+
+  std::int64_t batch_size = 64;            // Of each rank, in one backward pass.
+  std::int64_t global_batch_size = 0;      // Of a step over all ranks; instead of batch_size.
+  std::int64_t validation_batch_size = 0;  // 0: that of training.
+  std::int64_t grad_accum = 1;             // Backward passes of a step.
+
+  int epochs = 3;
+  std::string opt = "sgd";  // sgd, nesterov, adam, adamw.
+  double lr = 0;            // 0: 0.02 of SGD, 0.001 of Adam and AdamW.
+  double lr_base = 0;       // Instead of lr: the rate for a batch of lr_base_size, scaled to ours.
+  std::int64_t lr_base_size = 256;
+  double momentum = 0.9;
+  double weight_decay = 1e-4;
+  std::string sched = "cosine";  // cosine, step, multistep, constant. It steps after each update.
+  double warmup_epochs = 0;
+  double warmup_lr = 1e-5;                     // Where the warm-up begins.
+  double min_lr = 0;                           // Where cosine ends.
+  double decay_epochs = 30;                    // Of step.
+  std::vector<std::int64_t> decay_milestones;  // Of multistep, in epochs.
+  double decay_rate = 0.1;                     // Of step and multistep.
+  double clip_grad = 0;                        // 0: gradients are not clipped.
+  std::string clip_mode = "norm";              // norm, value.
+  double smoothing = 0;                        // Of labels.
+  double mixup = 0;                            // Alpha; 0: off.
+  double cutmix = 0;                           // Alpha; 0: off.
+  double reprob = 0;                           // Probability of erasing a part of an image.
+  std::string amp;                             // bf16, fp16, O0 to O3; empty: float32.
+  bool model_ema = false;                      // Validate and keep averages of the weights.
+  double model_ema_decay = 0.9998;
+  bool channels_last = false;
+  bool find_unused_parameters = false;
+  std::uint64_t seed = 0;
+  std::string init_weights;  // A checkpoint whose weights a new run starts with.
+
+  std::string output = "runs";           // Where runs have their folders.
+  std::string resume = "auto";           // auto, last, best, no, or the path of a checkpoint.
+  std::int64_t log_interval = 50;        // Steps.
+  std::int64_t checkpoint_interval = 0;  // Steps; 0: after each epoch alone.
+  int early_stop = 0;                    // Epochs without a better accuracy; 0: never.
+  std::int64_t fast_dev_run = 0;         // So many steps and batches, and nothing is written.
+  bool eval_only = false;
+  bool dry_run = false;    // Says what would be done.
+  bool profile = false;    // Writes trace.json of ten steps, for chrome://tracing.
+  std::string started_by;  // Lines for config.toml about the job's ranks.
+  bool json = false;       // The closing summary as one JSON object, and nothing else, on stdout.
+};
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// Those on which the numbers of a run depend, as text, by the names of the flags. A run can only be
+// resumed with the same.
+Settings settings_of(const TrainConfig& config);
+
+// "--lr is 0.1 here and 0.2 there", a line for each that differs; empty if none does.
+std::string difference(const Settings& here, const Settings& there, const std::string& other);
+
+// For a config file: all of them but those that are empty.
+std::string to_toml(const TrainConfig& config);
+
+// Throws UsageError that names the flag, what it is and what is expected.
+void require_sensible(const TrainConfig& config);
+
+}  // namespace lockstep::train

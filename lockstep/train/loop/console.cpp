@@ -1,0 +1,74 @@
+#include "lockstep/train/loop/console.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "lockstep/base/memory.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string fixed(double number, int digits) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), "%.*f", digits, number);
+  return text.data();
+}
+
+}  // namespace
+
+Console::Console(int fd, int epochs, const BatchPlan& batches, std::string unit)
+    : writer_(fd), batches_(batches), unit_(std::move(unit)) {
+  progress_.phase = "epoch";
+  progress_.epochs = epochs;
+  progress_.steps = batches.steps_per_epoch;
+  progress_.unit = unit_ == "images" ? "img" : unit_;
+}
+
+void Console::show(const Position& position) {
+  progress_.epoch = position.epoch + 1;
+  progress_.step = position.step_in_epoch;
+  const std::chrono::duration<double> taken = Clock::now() - begun_;
+  const auto left =
+      static_cast<double>(progress_.epochs * batches_.steps_per_epoch - position.step);
+  if (steps_here_ > 0) {
+    progress_.seconds_left = left * taken.count() / static_cast<double>(steps_here_);
+  }
+  writer_.show(progress_);
+}
+
+void Console::on_step(const Position& position) {
+  ++steps_here_;
+  if (writer_.is_terminal() && writer_.is_due()) {
+    show(position);
+  }
+}
+
+void Console::on_interval(const Interval& interval) {
+  progress_.loss = interval.train.loss;
+  progress_.top1 = interval.train.top1;
+  progress_.lr = interval.lr;
+  progress_.samples_per_second = samples_per_second_ = interval.samples_per_second;
+  progress_.data_wait = interval.data_wait;
+  progress_.communication_wait = interval.communication_wait;
+  show(interval.position);
+  if (!interval.slow_rank.empty()) {
+    writer_.say(interval.slow_rank);
+  }
+}
+
+void Console::on_epoch(const Epoch& epoch) {
+  writer_.say("epoch " + std::to_string(epoch.position.epoch + 1) + " of " +
+              std::to_string(progress_.epochs) + ": loss " + fixed(epoch.train.loss, 4) +
+              ", accuracy " + fixed(epoch.validation.top1, 2) + " %, top-5 " +
+              fixed(epoch.validation.top5, 2) + " %, validation loss " +
+              fixed(epoch.validation.loss, 4) + ", " + fixed(samples_per_second_, 0) + " " + unit_ +
+              "/s" + (epoch.is_best ? ", best" : ""));
+}
+
+void Console::on_warning(const std::string& warning) {
+  warnings_.push_back(warning);
+  writer_.say("WARNING: " + warning);
+}
+
+}  // namespace lockstep::train

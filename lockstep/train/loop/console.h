@@ -1,0 +1,44 @@
+// What rank 0 says while a run goes on: a progress line on a terminal, plain lines elsewhere.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/loop/batch_plan.h"
+#include "lockstep/train/loop/observer.h"
+#include "lockstep/train/run/progress_writer.h"
+
+namespace lockstep::train {
+
+class Console : public Observer {
+ public:
+  // Writes to `fd`, which stays open. `unit` is what a sample is called: "images".
+  Console(int fd, int epochs, const BatchPlan& batches, std::string unit);
+
+  void say(const std::string& text) { writer_.say(text); }
+  void finish() { writer_.finish(); }
+
+  void on_step(const Position& position) override;
+  void on_interval(const Interval& interval) override;
+  void on_epoch(const Epoch& epoch) override;
+  void on_warning(const std::string& warning) override;
+
+  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void show(const Position& position);
+
+  ProgressWriter writer_;
+  BatchPlan batches_;
+  std::string unit_;
+  Progress progress_;
+  double samples_per_second_ = 0;  // Of the epoch's last interval.
+  Clock::time_point begun_ = Clock::now();
+  std::int64_t steps_here_ = 0;  // Of this process.
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace lockstep::train

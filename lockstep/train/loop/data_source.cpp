@@ -1,0 +1,265 @@
+#include "lockstep/train/loop/data_source.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/base/crc32c.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/datasets/cifar_dataset.h"
+#include "lockstep/data/datasets/combined_datasets.h"
+#include "lockstep/data/datasets/fashion_mnist.h"
+#include "lockstep/data/datasets/generated_images.h"
+#include "lockstep/data/datasets/image_folder_dataset.h"
+#include "lockstep/data/datasets/table.h"
+#include "lockstep/data/samplers/random_samplers.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string checksum(const at::Tensor& tensor) {
+  const auto contiguous = tensor.contiguous();
+  return std::to_string(crc32c(std::as_bytes(
+      std::span(static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()))));
+}
+
+std::string index_of(std::int64_t train, std::int64_t validation, const std::string& sum) {
+  return std::to_string(train) + " + " + std::to_string(validation) + " samples, checksum " + sum;
+}
+
+struct Parts {
+  std::vector<std::int64_t> train;
+  std::vector<std::int64_t> validation;
+};
+// The same on all ranks, and in all runs of the seed.
+Parts split(const std::shared_ptr<const data::Dataset>& all, const TrainConfig& config) {
+  const auto parts =
+      data::random_split(all, std::vector<double>{1 - config.val_split, config.val_split},
+                         data::seeded_generator(config.seed));
+  return {parts[0].indices(), parts[1].indices()};
+}
+
+DataSource of_images(std::string name, std::string description, data::ImageDataset train,
+                     data::ImageDataset validation) {
+  DataSource source{.name = std::move(name), .description = std::move(description)};
+  for (const auto* part : {&train, &validation}) {
+    if (part->size() == 0) {
+      throw IoError(source.description + ": a part of it has no images, expected at least one");
+    }
+  }
+  const auto& images = train.images();
+  source.input = images.sizes().slice(1).vec();
+  source.num_classes = train.num_classes();
+  source.index = index_of(train.size(), validation.size(),
+                          checksum(train.labels()) + "/" + checksum(validation.labels()));
+  source.train = std::make_shared<data::ImageDataset>(std::move(train));
+  source.validation = std::make_shared<data::ImageDataset>(std::move(validation));
+  return source;
+}
+
+std::string name_of(const std::string& path) {
+  auto name = fs::path(path).lexically_normal().filename().string();
+  if (name.empty() || name == ".") {
+    name = fs::absolute(path).lexically_normal().parent_path().filename().string();
+  }
+  return name.substr(0, name.find('.'));
+}
+
+DataSource idx_folder(const std::string& folder, const std::string& name) {
+  return of_images(name, "'" + folder + "'", data::fashion_mnist(folder, data::Split::kTrain),
+                   data::fashion_mnist(folder, data::Split::kTest));
+}
+
+DataSource generated(const TrainConfig& config) {
+  return of_images("generated", "generated images",
+                   data::generated_images({.size = 20'000, .seed = config.seed}),
+                   data::generated_images({.size = 2'000, .seed = config.seed + 1}));
+}
+
+template <class Read>
+DataSource cifar_folder(const std::string& folder, const Read& read) {
+  const auto normalization =
+      data::Normalization{{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}};
+  auto source = of_images(name_of(folder), "'" + folder + "'",
+                          read(folder, data::Split::kTrain, normalization),
+                          read(folder, data::Split::kTest, normalization));
+  source.mean = normalization.mean;
+  source.std = normalization.std;
+  return source;
+}
+
+// Columns have mean 0 and deviation 1 over the rows that train.
+DataSource table(const TrainConfig& config) {
+  data::TableOptions options;
+  if (const auto number = parse_int(config.label)) {
+    options.label_column = *number;
+  } else {
+    options.label_name = config.label;
+  }
+  const auto all = std::make_shared<data::TensorDataset>(data::table_dataset(config.data, options));
+  if (all->size() < 2) {
+    throw IoError("'" + config.data +
+                  "' has fewer than two rows, expected some to train on and some to validate with");
+  }
+  const auto parts = split(all, config);
+  const auto rows = [&](const std::vector<std::int64_t>& indices) {
+    return at::tensor(indices, at::kLong);
+  };
+  const auto train = all->data().index_select(0, rows(parts.train));
+  const auto mean = train.mean(0);
+  auto std = train.std(0, /*unbiased=*/false);
+  std = at::where(std > 0, std, at::ones_like(std));
+  const auto part = [&](const std::vector<std::int64_t>& indices) {
+    return std::make_shared<data::TensorDataset>(
+        (all->data().index_select(0, rows(indices)) - mean) / std,
+        all->target().index_select(0, rows(indices)));
+  };
+  DataSource source{.name = name_of(config.data), .description = "'" + config.data + "'"};
+  source.train = part(parts.train);
+  source.validation = part(parts.validation);
+  source.input = {all->data().size(1)};
+  source.num_classes = all->target().max().item<std::int64_t>() + 1;
+  source.index = index_of(source.train->size(), source.validation->size(), checksum(all->data()));
+  for (std::int64_t column = 0; column < mean.size(0); ++column) {
+    source.mean.push_back(mean[column].item<float>());
+    source.std.push_back(std[column].item<float>());
+  }
+  return source;
+}
+
+data::Compose train_transform(const TrainConfig& config) {
+  std::vector<data::Transform> steps{
+      data::RandomResizedCrop{.size = {config.input_size, config.input_size}},
+      data::RandomHorizontalFlip{}, data::ToTensor{},
+      data::Normalize{data::kImageNetMean, data::kImageNetStd}};
+  if (config.reprob > 0) {
+    steps.emplace_back(data::RandomErasing{.p = config.reprob});
+  }
+  return data::Compose(std::move(steps));
+}
+
+// torchvision's: the middle 7/8 of the picture.
+data::Compose validation_transform(const TrainConfig& config) {
+  return data::Compose({data::Resize{.size = config.input_size * 8 / 7},
+                        data::CenterCrop{{config.input_size, config.input_size}}, data::ToTensor{},
+                        data::Normalize{data::kImageNetMean, data::kImageNetStd}});
+}
+
+std::string checksum(const data::ImageFolderIndex& index) {
+  std::uint32_t sum = 0;
+  for (const auto& image : index.images) {
+    sum = extend_crc32c(sum, std::as_bytes(std::span(image.path.data(), image.path.size() + 1)));
+  }
+  return std::to_string(sum);
+}
+
+void require_same_classes(const data::ImageFolderIndex& train,
+                          const data::ImageFolderIndex& other) {
+  for (const auto& name : other.classes) {
+    if (std::ranges::find(train.classes, name) == train.classes.end()) {
+      throw IoError("'" + other.root + "' has the class '" + name + "', which '" + train.root +
+                    "' has not; expected the same folders in both");
+    }
+  }
+  if (train.classes.size() != other.classes.size()) {
+    throw IoError("'" + train.root + "' has " + std::to_string(train.classes.size()) +
+                  " classes and '" + other.root + "' has " + std::to_string(other.classes.size()) +
+                  ", expected the same folders in both");
+  }
+}
+
+DataSource finish_folder(const TrainConfig& config, const data::ImageFolderIndex& index) {
+  DataSource source{.name = name_of(config.data), .description = "'" + config.data + "'"};
+  source.input = {3, config.input_size, config.input_size};
+  source.num_classes = static_cast<std::int64_t>(index.classes.size());
+  source.class_names = index.classes;
+  source.mean.assign(data::kImageNetMean.begin(), data::kImageNetMean.end());
+  source.std.assign(data::kImageNetStd.begin(), data::kImageNetStd.end());
+  return source;
+}
+
+DataSource image_folder(const TrainConfig& config) {
+  const fs::path root(config.data);
+  if (!fs::is_directory(root / "train")) {
+    const auto index = data::index_image_folder(config.data);
+    auto source = finish_folder(config, index);
+    auto train = std::make_shared<data::ImageFolder>(index, train_transform(config));
+    auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config));
+    const auto parts = split(train, config);
+    source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
+                            static_cast<std::int64_t>(parts.validation.size()), checksum(index));
+    source.train = std::make_shared<data::Subset>(std::move(train), parts.train);
+    source.validation = std::make_shared<data::Subset>(std::move(validation), parts.validation);
+    return source;
+  }
+  for (const char* name : {"val", "valid", "validation", "test"}) {
+    if (fs::is_directory(root / name)) {
+      const auto train = data::index_image_folder((root / "train").string());
+      const auto validation = data::index_image_folder((root / name).string());
+      require_same_classes(train, validation);
+      auto source = finish_folder(config, train);
+      source.train = std::make_shared<data::ImageFolder>(train, train_transform(config));
+      source.validation =
+          std::make_shared<data::ImageFolder>(validation, validation_transform(config));
+      source.index = index_of(source.train->size(), source.validation->size(),
+                              checksum(train) + "/" + checksum(validation));
+      return source;
+    }
+  }
+  throw UsageError("'" + config.data +
+                   "' has train/ but none of val/, valid/, validation/ and test/; HINT: give '" +
+                   (root / "train").string() + "', of which --val-split is set aside");
+}
+
+[[noreturn]] void refuse_name(const std::string& data) {
+  throw UsageError("there is no data '" + data +
+                   "': no file or folder of that path, and no name of fashion-mnist, generated");
+}
+
+DataSource of_path(const TrainConfig& config) {
+  const fs::path path(config.data);
+  if (!fs::is_directory(path)) {
+    if (!fs::exists(path)) {
+      refuse_name(config.data);
+    }
+    return table(config);
+  }
+  for (const char* ending : {"", ".gz"}) {
+    if (fs::exists(path / (std::string("train-images-idx3-ubyte") + ending))) {
+      return idx_folder(config.data, name_of(config.data));
+    }
+  }
+  if (fs::exists(path / "data_batch_1.bin")) {
+    return cifar_folder(config.data, data::cifar10);
+  }
+  if (fs::exists(path / "train.bin") && fs::exists(path / "test.bin")) {
+    return cifar_folder(config.data, data::cifar100);
+  }
+  return image_folder(config);
+}
+
+}  // namespace
+
+DataSource open_data(const TrainConfig& config) {
+  if (config.data == "generated") {
+    return generated(config);
+  }
+  if (config.data.empty() || config.data == "fashion-mnist") {
+    if (const auto folder = data::find_fashion_mnist()) {
+      return idx_folder(*folder, "fashion-mnist");
+    }
+    if (!config.data.empty()) {
+      throw UsageError(
+          "Fashion-MNIST is not installed; HINT: as root, apt-get install "
+          "dataset-fashion-mnist, or give the folder of its files");
+    }
+    auto source = generated(config);
+    source.description += " (for Fashion-MNIST, as root: apt-get install dataset-fashion-mnist)";
+    return source;
+  }
+  return of_path(config);
+}
+
+}  // namespace lockstep::train

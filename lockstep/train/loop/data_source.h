@@ -1,0 +1,34 @@
+// Finds out what DATA is and opens it: a part to train on and a part to validate with.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/datasets/dataset.h"
+#include "lockstep/train/loop/config.h"
+
+namespace lockstep::train {
+
+struct DataSource {
+  std::string name;         // Short, for the folder of the run: "fashion-mnist".
+  std::string description;  // For people: what and from where.
+  std::shared_ptr<const data::Dataset> train;
+  std::shared_ptr<const data::Dataset> validation;
+  std::vector<std::int64_t> input;  // Of one sample: [1, 28, 28], or [8] of a table.
+  std::int64_t num_classes = 0;
+  std::vector<std::string> class_names;  // Empty if they have none.
+  std::vector<double> mean;              // What samples were normalised with; may be empty.
+  std::vector<double> std;
+  std::string index;  // Equal where the samples are: sizes and a checksum of labels or paths.
+
+  [[nodiscard]] bool is_table() const { return input.size() == 1; }
+};
+
+// By config.data. Where there is no part for validation, a part of the training data, drawn by the
+// seed, is set aside. Throws UsageError with the nearest name that exists if there is no such data,
+// and IoError if it is damaged.
+DataSource open_data(const TrainConfig& config);
+
+}  // namespace lockstep::train

@@ -1,0 +1,69 @@
+#include "lockstep/train/loop/interval.h"
+
+#include <cstring>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/run/slow_rank.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string packed(const IntervalPart& part) {
+  std::vector<double> numbers(part.sums.begin(), part.sums.end());
+  numbers.insert(numbers.end(), {part.times.total, part.times.data, part.times.communication});
+  numbers.insert(numbers.end(), part.work.begin(), part.work.end());
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
+}
+
+IntervalPart unpacked(const std::string& bytes) {
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
+  IntervalPart part;
+  if (numbers.size() < part.sums.size() + 3) {
+    throw PeerError("a rank sent " + std::to_string(bytes.size()) +
+                    " bytes of scores, expected more; is it another version of this program?");
+  }
+  std::copy_n(numbers.begin(), part.sums.size(), part.sums.begin());
+  part.times = {numbers[4], numbers[5], numbers[6]};
+  part.work.assign(numbers.begin() + 7, numbers.end());
+  return part;
+}
+
+}  // namespace
+
+Interval interval_of(const std::vector<IntervalPart>& parts) {
+  Interval interval;
+  Tally::Sums sums{};
+  PhaseTimes times;
+  std::vector<WorkTimes> work;
+  for (const auto& part : parts) {
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      sums[i] += part.sums[i];
+    }
+    times.total += part.times.total;
+    times.data += part.times.data;
+    times.communication += part.times.communication;
+    work.push_back(part.work);
+  }
+  interval.train = scores_of(sums);
+  if (times.total > 0) {
+    interval.samples_per_second = sums[3] * static_cast<double>(parts.size()) / times.total;
+    interval.data_wait = times.data / times.total;
+    interval.communication_wait = times.communication / times.total;
+  }
+  if (const auto slow = find_slow_rank(work)) {
+    interval.slow_rank = describe(*slow);
+  }
+  return interval;
+}
+
+std::vector<IntervalPart> gather(const Group& group, const IntervalPart& part) {
+  std::vector<IntervalPart> parts;
+  for (const auto& bytes : group.all_gather_bytes(packed(part))) {
+    parts.push_back(unpacked(bytes));
+  }
+  return parts;
+}
+
+}  // namespace lockstep::train

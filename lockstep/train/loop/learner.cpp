@@ -1,0 +1,220 @@
+#include "lockstep/train/loop/learner.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/train/checkpoint/scaler_value.h"
+#include "lockstep/train/checkpoint/scheduler_value.h"
+#include "lockstep/train/checkpoint/tensor_value.h"
+#include "lockstep/train/loop/copied.h"
+#include "lockstep/train/loop/recipe.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kMasters = "master_weights";
+
+void make_channels_last(torch::nn::Module& module) {
+  const at::NoGradGuard no_grad;
+  for (auto& param : module.parameters()) {
+    if (param.dim() == 4) {
+      param.set_data(param.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  }
+}
+
+}  // namespace
+
+Learner::Learner(const TrainConfig& config, const BatchPlan& batches,
+                 std::shared_ptr<models::Network> network, const Group& group)
+    : config_(config),
+      batches_(batches),
+      group_(group),
+      device_(group.device()),
+      network_(std::move(network)) {
+  network_->to(device_);
+  if (config.channels_last) {
+    make_channels_last(*network_);
+  }
+  amp_.emplace(*network_, precision_of(config));
+  DistributedDataParallelOptions options;
+  options.find_unused_parameters = config.find_unused_parameters;
+  ddp_.emplace(network_, group_, options);
+  optimizer_ = make_optimizer(config, initial_lr(config, batches), amp_->params());
+  scheduler_ = make_scheduler(config, *optimizer_, batches.steps_per_epoch);
+  if (config.model_ema) {
+    ema_.emplace(*network_, optim::ModelEmaOptions{.decay = config.model_ema_decay});
+  }
+  network_->train();
+}
+
+at::Tensor Learner::prepared(const at::Tensor& batch) const {
+  auto input = amp_->input(batch.to(device_, /*non_blocking=*/true));
+  return config_.channels_last && input.dim() == 4
+             ? input.contiguous(at::MemoryFormat::ChannelsLast)
+             : input;
+}
+
+void Learner::backward(const data::Sample& batch, bool is_last, Tally& tally) {
+  std::optional<DistributedDataParallel<models::Network>::NoSync> alone;
+  if (!is_last) {
+    alone.emplace(ddp_->no_sync());
+  }
+  const auto target = batch.target.to(device_, /*non_blocking=*/true);
+  at::Tensor loss;
+  {
+    const auto autocast = amp_->autocast(device_.type());
+    const auto scores = (*ddp_)(prepared(batch.data)).to(at::kFloat);
+    loss = loss_of(scores, target, config_.smoothing);
+    tally.add(scores, target, loss);
+  }
+  if (batches_.accumulation > 1) {
+    loss = loss / static_cast<double>(batches_.accumulation);
+  }
+  amp_->scale(loss).backward();
+}
+
+void Learner::update() {
+  if (config_.clip_grad > 0) {
+    amp_->unscale_(*optimizer_);
+    clip_gradients(config_, amp_->params());
+  }
+  amp_->step(*optimizer_);
+  amp_->zero_grad(*optimizer_);
+  scheduler_->step();
+  if (ema_) {
+    ema_->update(*network_);
+  }
+}
+
+at::Tensor Learner::evaluate(const at::Tensor& batch) {
+  const at::NoGradGuard no_grad;
+  network_->eval();
+  const auto autocast = amp_->autocast(device_.type());
+  auto scores = network_->forward(prepared(batch)).to(at::kFloat);
+  network_->train();
+  return scores;
+}
+
+void Learner::share_buffers() {
+  const at::NoGradGuard no_grad;
+  for (const auto& buffer : network_->buffers()) {
+    group_.broadcast(buffer).wait();
+  }
+}
+
+Learner::Averages::Averages(Learner& learner) : learner_(learner) {
+  if (learner.ema_) {
+    for (const auto& [name, tensor] : state_dict(learner.module())) {
+      weights_.push_back(tensor.clone());
+    }
+    learner.ema_->copy_to(learner.module());
+  }
+}
+
+Learner::Averages::~Averages() {
+  const at::NoGradGuard no_grad;
+  if (!weights_.empty()) {
+    const auto state = state_dict(learner_.module());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      state[i].second.copy_(weights_[i]);
+    }
+  }
+}
+
+StateDict Learner::masters() const {
+  StateDict state;
+  if (precision_of(config_).level == amp::OptLevel::kO2) {
+    const auto names = network_->named_parameters().keys();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      state.emplace_back(names[i], amp_->params().at(i).detach());
+    }
+  }
+  return state;
+}
+
+void Learner::save_to(Checkpoint& checkpoint) const {
+  checkpoint.model = state_dict(*network_);
+  if (ema_) {
+    for (const auto& item : ema_->averages()) {
+      checkpoint.model_ema.emplace_back(item.key(), item.value());
+    }
+  }
+  checkpoint.optimizer = optimizer_->state_dict();
+  checkpoint.lr_scheduler = lockstep::to_value(scheduler_->state_dict());
+  if (const auto scaler = amp_->scaler().state_dict()) {
+    checkpoint.scaler = lockstep::to_value(scaler);
+  }
+  if (checkpoint::Dict weights; !masters().empty()) {
+    for (const auto& [name, tensor] : masters()) {
+      weights.push_back({name, copied(tensor)});
+    }
+    checkpoint.others.push_back({kMasters, std::move(weights)});
+  }
+}
+
+void Learner::load(const Checkpoint& checkpoint) {
+  if (!checkpoint.optimizer || checkpoint.lr_scheduler.is_none()) {
+    throw UsageError(
+        "the checkpoint has no optimizer or no lr_scheduler, so a run cannot go on from it; HINT: "
+        "--init-weights starts a new run with its weights");
+  }
+  if (ema_) {
+    load_state_dict(*network_, checkpoint.model_ema);
+    ema_->set(*network_);
+  }
+  load_state_dict(*network_, checkpoint.model);
+  amp_->copy_model_to_masters();
+  const checkpoint::Value others(checkpoint.others);
+  if (const auto* weights = others.find(kMasters)) {
+    const at::NoGradGuard no_grad;
+    for (const auto& [name, tensor] : masters()) {
+      if (const auto* const saved = weights->find(name)) {
+        tensor.copy_(to_tensor(*saved->get_if<checkpoint::Tensor>(), "cpu"));
+      }
+    }
+  }
+  optimizer_->load_state_dict(*checkpoint.optimizer);
+  scheduler_->load_state_dict(scheduler_from_value(checkpoint.lr_scheduler));
+  if (amp_->scaler().is_enabled()) {
+    amp_->scaler().load_state_dict(scaler_from_value(checkpoint.scaler));
+  }
+}
+
+std::vector<std::string> Learner::load_weights(const Checkpoint& checkpoint) {
+  const auto& weights = checkpoint.model_ema.empty() ? checkpoint.model : checkpoint.model_ema;
+  std::map<std::string, at::Tensor> known;
+  for (const auto& [name, tensor] : state_dict(*network_)) {
+    known[name] = tensor;
+  }
+  StateDict fitting;
+  for (const auto& [name, tensor] : weights) {
+    const auto plain = name.starts_with("module.") ? name.substr(7) : name;
+    if (const auto found = known.find(plain);
+        found != known.end() && found->second.sizes() == tensor.sizes()) {
+      fitting.emplace_back(plain, tensor);
+    }
+  }
+  if (fitting.empty()) {
+    throw UsageError("--init-weights: none of its " + std::to_string(weights.size()) +
+                     " tensors has a name and shape of this network; is it of another --model?");
+  }
+  auto missing = load_state_dict(*network_, fitting, {.strict = false}).missing_keys;
+  amp_->copy_model_to_masters();
+  if (ema_) {
+    ema_->set(*network_);
+  }
+  return missing;
+}
+
+std::int64_t Learner::parameters() const {
+  std::int64_t count = 0;
+  for (const auto& param : ddp_->parameters()) {
+    count += param.numel();
+  }
+  return count;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,84 @@
+// A network with all that changes while it learns: optimizer, schedule, scale of the loss,
+// averages.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/data/datasets/dataset.h"
+#include "lockstep/models/network.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/amp/opt_level.h"
+#include "lockstep/train/checkpoint/checkpoint.h"
+#include "lockstep/train/loop/batch_plan.h"
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/tally.h"
+#include "lockstep/train/optim/lr_scheduler.h"
+#include "lockstep/train/optim/model_ema.h"
+
+namespace lockstep::train {
+
+// Making it, backward() and load() are collectives of all ranks.
+class Learner {
+ public:
+  // Moves the network to the rank's device.
+  Learner(const TrainConfig& config, const BatchPlan& batches,
+          std::shared_ptr<models::Network> network, const Group& group);
+
+  // Forward and backward of one batch; of a step's last one the gradients are averaged.
+  void backward(const data::Sample& batch, bool is_last, Tally& tally);
+  // One step of optimizer, schedule and averages, with the gradients since the last one.
+  void update();
+
+  // The network's scores in evaluation mode, without gradients. Ranks need not call it equally
+  // often.
+  [[nodiscard]] at::Tensor evaluate(const at::Tensor& batch);
+  // Takes rank 0's buffers, such as running means, on all ranks, so that all evaluate one network.
+  void share_buffers();
+
+  // While it lives, the network has the averages of its weights, if there are any.
+  class Averages {
+   public:
+    explicit Averages(Learner& learner);
+    ~Averages();
+    Averages(const Averages&) = delete;
+    Averages& operator=(const Averages&) = delete;
+
+   private:
+    Learner& learner_;
+    std::vector<at::Tensor> weights_;
+  };
+
+  // Model, averages, optimizer, schedule, scaler and master weights. Tensors are not copied.
+  void save_to(Checkpoint& checkpoint) const;
+  // All of that. Throws UsageError or IoError that says what does not fit.
+  void load(const Checkpoint& checkpoint);
+  // The weights alone, of a checkpoint's averages if it has such; what has another shape, such as
+  // the head for other classes, is left out. Returns the names that were not set. Throws UsageError
+  // if none fits.
+  std::vector<std::string> load_weights(const Checkpoint& checkpoint);
+
+  [[nodiscard]] double lr() const { return optimizer_->lr(); }
+  [[nodiscard]] torch::nn::Module& module() const { return *network_; }
+  [[nodiscard]] DistributedDataParallelStats stats() const { return ddp_->stats(); }
+  [[nodiscard]] std::int64_t parameters() const;
+
+ private:
+  [[nodiscard]] at::Tensor prepared(const at::Tensor& batch) const;
+  [[nodiscard]] StateDict masters() const;
+
+  const TrainConfig& config_;
+  BatchPlan batches_;
+  Group group_;
+  at::Device device_;
+  std::shared_ptr<models::Network> network_;
+  std::optional<amp::MixedPrecision> amp_;
+  std::optional<DistributedDataParallel<models::Network>> ddp_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::shared_ptr<optim::LRScheduler> scheduler_;
+  std::optional<optim::ModelEma> ema_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,47 @@
+// What watches a run: rank 0's log files and console.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/train/loop/position.h"
+#include "lockstep/train/loop/tally.h"
+
+namespace lockstep::train {
+
+// Since the last interval's end, over all ranks.
+struct Interval {
+  Position position;
+  Scores train;
+  double lr = 0;
+  double samples_per_second = 0;
+  double data_wait = 0;           // Part of the time, from 0 to 1, of the mean rank.
+  double communication_wait = 0;  // Too.
+  std::string slow_rank;          // Which one the others wait for, in words; empty: none.
+};
+
+struct Epoch {
+  Position position;  // At the epoch's end; `epoch` is the one that ended.
+  Scores train;
+  Scores validation;
+  double lr = 0;
+  double seconds = 0;
+  bool is_best = false;
+};
+
+class Observer {
+ public:
+  virtual ~Observer() = default;
+  virtual void on_step(const Position& /*position*/) {}
+  virtual void on_interval(const Interval& /*interval*/) {}
+  virtual void on_epoch(const Epoch& /*epoch*/) {}
+  // Something went wrong that the run survives.
+  virtual void on_warning(const std::string& /*warning*/) {}
+
+ protected:
+  Observer() = default;
+  Observer(const Observer&) = default;
+  Observer& operator=(const Observer&) = default;
+};
+
+}  // namespace lockstep::train

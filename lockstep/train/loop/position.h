@@ -1,0 +1,25 @@
+// Where a run is, and how well it has done so far.
+#pragma once
+
+#include <cstdint>
+
+#include "lockstep/checkpoint/value.h"
+
+namespace lockstep::train {
+
+struct Position {
+  std::int64_t epoch = 0;
+  std::int64_t step_in_epoch = 0;  // Steps of this epoch that are done.
+  std::int64_t step = 0;           // Of all epochs.
+  double best_top1 = -1;           // Percent; before the first validation less than any.
+  std::int64_t best_epoch = -1;
+  std::int64_t stale_epochs = 0;  // Since the best one.
+
+  bool operator==(const Position&) const = default;
+};
+
+checkpoint::Value to_value(const Position& position);
+// Throws IoError if something is missing.
+Position position_from(const checkpoint::Value& value);
+
+}  // namespace lockstep::train

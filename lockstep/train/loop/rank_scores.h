@@ -1,0 +1,29 @@
+// Each rank's part of the scores, so that a run that goes on adds them to the same bits.
+#pragma once
+
+#include <vector>
+
+#include "lockstep/checkpoint/value.h"
+#include "lockstep/comm/group.h"
+#include "lockstep/train/loop/tally.h"
+
+namespace lockstep::train {
+
+struct RankScores {
+  Tally::Sums epoch{};     // Of this epoch, up to the last line of the log,
+  Tally::Sums interval{};  // and since then.
+
+  bool operator==(const RankScores&) const = default;
+};
+
+// Those of all ranks, in their order, on every rank. All of them call it.
+std::vector<RankScores> gather(const Group& group, const RankScores& scores);
+
+checkpoint::Value to_value(const std::vector<RankScores>& ranks);
+// Throws IoError if it is no such list.
+std::vector<RankScores> rank_scores_from(const checkpoint::Value& value);
+
+// What a rank goes on with: its own, or, if as many ranks as before are not there, rank 0 has all.
+RankScores share_of(const std::vector<RankScores>& ranks, int rank, int world_size);
+
+}  // namespace lockstep::train

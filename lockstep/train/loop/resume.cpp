@@ -1,0 +1,86 @@
+#include "lockstep/train/loop/resume.h"
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/read.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) {
+    throw IoError("'" + path + "' cannot be read");
+  }
+  return content;
+}
+
+}  // namespace
+
+std::string newest_run(const std::string& root, const std::string& name) {
+  std::string newest;
+  const auto exists = [](const std::string& path) {
+    std::error_code error;
+    return std::filesystem::is_directory(path, error);
+  };
+  std::string path = root + "/" + name;
+  for (int number = 2; exists(path); ++number) {
+    newest = path;
+    path = root + "/" + name + "-" + std::to_string(number);
+  }
+  return newest;
+}
+
+std::string on_rank_0(const Group& group, const std::function<std::string()>& work) {
+  // The first letter says what follows: a result, or the error of one of two types.
+  std::string message;
+  if (group.rank() == 0) {
+    try {
+      message = "=" + work();
+    } catch (const UsageError& error) {
+      message = std::string("U") + error.what();
+    } catch (const std::exception& error) {
+      message = std::string("I") + error.what();
+    }
+  }
+  message = group.broadcast_bytes(message);
+  if (message.starts_with("U")) {
+    throw UsageError(message.substr(1));
+  }
+  if (message.starts_with("I")) {
+    throw IoError(message.substr(1));
+  }
+  return message.substr(1);
+}
+
+std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path) {
+  LoadedCheckpoint loaded;
+  const auto found = on_rank_0(group, [&]() -> std::string {
+    if (path.empty()) {
+      return "";
+    }
+    loaded = load_checkpoint(path, "cpu");
+    return loaded.file;
+  });
+  if (found.empty()) {
+    return std::nullopt;
+  }
+  // The file's own bytes, so that all ranks have the same tensors.
+  const auto content = std::make_shared<const std::string>(
+      on_rank_0(group, [&] { return group.size() > 1 ? content_of(found) : ""; }));
+  loaded.reason = on_rank_0(group, [&] { return loaded.reason; });
+  if (group.rank() != 0) {
+    const auto document = checkpoint::read_document(
+        found, std::as_bytes(std::span(content->data(), content->size())), content);
+    loaded.checkpoint = from_value(found, document.root, "cpu", document.format);
+    loaded.file = found;
+  }
+  return loaded;
+}
+
+}  // namespace lockstep::train

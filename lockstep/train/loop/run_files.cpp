@@ -1,0 +1,151 @@
+#include "lockstep/train/loop/run_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/file_system.h"
+#include "lockstep/checkpoint/folder.h"
+#include "lockstep/train/loop/resume.h"
+
+namespace lockstep::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool has_checkpoint(const std::string& run) {
+  return is_there(run + "/checkpoints/last.pt") || is_there(run + "/checkpoints/prev.pt");
+}
+
+struct Choice {
+  std::string run;         // An existing folder to use; empty: by name.
+  std::string checkpoint;  // To go on from; empty: what the folder has.
+};
+
+// --resume best, last or a path.
+Choice choose(const TrainConfig& config, const std::string& name) {
+  const auto& resume = config.resume;
+  if (resume == "auto" || resume == "no") {
+    return {};
+  }
+  if (resume == "last" || resume == "best") {
+    const auto run = newest_run(config.output, name);
+    const auto file = run + "/checkpoints/" + (resume == "best" ? "best.pt" : "");
+    if (run.empty() || !has_checkpoint(run) || !is_there(file)) {
+      throw UsageError("--resume " + resume + ": there is no such checkpoint of a run '" +
+                       config.output + "/" + name + "'; leave --resume out to start one");
+    }
+    return {run, file};
+  }
+  if (!is_there(resume)) {
+    throw UsageError("--resume: there is no '" + resume +
+                     "', expected a checkpoint, the folder of a run, auto, last, best or no");
+  }
+  if (is_there(resume + "/checkpoints")) {
+    return {resume, resume + "/checkpoints"};
+  }
+  const auto folder = fs::absolute(resume).parent_path();
+  const bool is_of_run =
+      folder.filename() == "checkpoints" && is_there(folder.parent_path() / "config.toml");
+  return {is_of_run ? folder.parent_path().string() : "", resume};
+}
+
+RunFolder open_folder(const TrainConfig& config, const std::string& name, bool restarted,
+                      const Choice& choice) {
+  if (!choice.run.empty()) {
+    return RunFolder::open_existing(choice.run);
+  }
+  const bool resumes = (config.resume == "auto" || restarted) && choice.checkpoint.empty();
+  return RunFolder::open({config.output, name, resumes});
+}
+
+}  // namespace
+
+int restart_count() {
+  return static_cast<int>(
+      Environment::of_this_process().get_int("TORCHELASTIC_RESTART_COUNT").value_or(0));
+}
+
+bool restarts_allowed() {
+  return Environment::of_this_process().get_int("TORCHELASTIC_MAX_RESTARTS").value_or(0) > 0;
+}
+
+std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,
+                                   const std::string& model) {
+  const auto name = run_name(data, model);
+  if (config.resume != "auto" && config.resume != "no") {
+    return choose(config, name).checkpoint;
+  }
+  const auto run = newest_run(config.output, name);
+  if (run.empty() || config.resume == "no") {
+    return "";
+  }
+  return is_there(run + "/checkpoints/best.pt") ? run + "/checkpoints/best.pt"
+                                                : run + "/checkpoints";
+}
+
+RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted,
+                   OnWarning on_warning)
+    : config_(config), on_warning_(std::move(on_warning)), folder_([&] {
+        const auto name = run_name(names.data, names.model);
+        const auto choice = choose(config, name);
+        auto folder = open_folder(config, name, restarted, choice);
+        checkpoint_ = choice.checkpoint;
+        return folder;
+      }()) {
+  if (checkpoint_.empty() && folder_.is_resumed() && has_checkpoint(folder_.path())) {
+    checkpoint_ = folder_.path() + "/checkpoints";
+  }
+  keeper_ = std::make_unique<CheckpointKeeper>(folder_.path() + "/checkpoints", on_warning_);
+  if (!folder_.can_write()) {
+    on_warning_(folder_.why_not() + "; training goes on without files");
+  }
+}
+
+void RunFiles::open_logs(const std::optional<Position>& resumed) {
+  if (!folder_.can_write()) {
+    return;
+  }
+  try {
+    const auto toml = to_toml(config_);
+    checkpoint::FileSystem files;
+    checkpoint::replace_file(files, folder_.path(), {"config.toml"},
+                             [&](const auto& sink) { sink(std::as_bytes(std::span(toml))); });
+    log_ = std::make_unique<RunLog>(folder_.path(), resumed.value_or(Position{}), on_warning_);
+  } catch (const IoError& error) {
+    on_warning_(std::string("the run's files cannot be written; training goes on without: ") +
+                error.what());
+  }
+}
+
+void RunFiles::finish(bool is_complete) {
+  const bool is_saved = keeper_->finish();
+  try {
+    if (is_complete && is_saved) {
+      folder_.mark_finished();
+    }
+  } catch (const IoError& error) {
+    on_warning_(error.what());
+  }
+}
+
+std::vector<std::string> RunFiles::files() const {
+  std::vector<std::string> files;
+  for (const char* name : {"config.toml", "checkpoints/last.pt", "checkpoints/best.pt"}) {
+    if (is_there(folder_.path() + "/" + name)) {
+      files.push_back(folder_.path() + "/" + name);
+    }
+  }
+  if (log_) {
+    files.insert(files.end(), log_->files().begin(), log_->files().end());
+  }
+  return files;
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,59 @@
+// The folder of a run and what is in it, on rank 0.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/loop/checkpoint_keeper.h"
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/run_log.h"
+#include "lockstep/train/run/run_folder.h"
+
+namespace lockstep::train {
+
+// How often a launcher has started the ranks of this job again: more than 0 must go on.
+int restart_count();
+// Whether it would.
+bool restarts_allowed();
+
+// What --eval-only looks at by --resume: best.pt, or else the newest, of the newest run; or what
+// the path says. Empty if there is no run.
+std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,
+                                   const std::string& model);
+
+class RunFiles {
+ public:
+  struct Names {
+    std::string data;
+    std::string model;
+  };
+  // Chooses the folder by --resume and locks it. A disk that cannot be written is a warning: the
+  // run goes on without files. Throws UsageError or IoError as RunFolder does, and if what
+  // --resume asks for is not there.
+  RunFiles(const TrainConfig& config, const Names& names, bool restarted, OnWarning on_warning);
+
+  // What to go on from, a file or a folder of checkpoints; empty: the run is new.
+  [[nodiscard]] const std::string& checkpoint() const { return checkpoint_; }
+
+  // Before the first step; writes config.toml, too.
+  void open_logs(const std::optional<Position>& resumed);
+  [[nodiscard]] RunLog* log() { return log_.get(); }
+  [[nodiscard]] CheckpointKeeper& keeper() { return *keeper_; }
+  // Waits for the last checkpoint.
+  void finish(bool is_complete);
+
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
+  [[nodiscard]] std::vector<std::string> files() const;
+
+ private:
+  const TrainConfig& config_;
+  OnWarning on_warning_;
+  std::string checkpoint_;  // Set while the folder is chosen.
+  RunFolder folder_;
+  std::unique_ptr<CheckpointKeeper> keeper_;
+  std::unique_ptr<RunLog> log_;
+};
+
+}  // namespace lockstep::train

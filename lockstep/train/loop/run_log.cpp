@@ -1,0 +1,75 @@
+#include "lockstep/train/loop/run_log.h"
+
+#include "lockstep/log/resume_events.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string metrics_path(const std::string& folder) { return folder + "/metrics.jsonl"; }
+std::string summary_path(const std::string& folder) { return folder + "/summary.csv"; }
+
+// Of the folder, without the steps that are made again.
+log::SummaryWriterOptions event_options(const std::string& folder,
+                                        const std::optional<Position>& resumed,
+                                        const log::OnWarning& on_warning) {
+  if (resumed) {
+    log::drop_events_after(folder, resumed->step, on_warning);
+  }
+  log::SummaryWriterOptions options;
+  options.on_warning = on_warning;
+  return options;
+}
+
+}  // namespace
+
+RunLog::RunLog(const std::string& folder, const std::optional<Position>& resumed,
+               const log::OnWarning& on_warning)
+    : metrics_(metrics_path(folder), on_warning),
+      summary_(summary_path(folder), on_warning),
+      events_(folder, event_options(folder, resumed, on_warning)),
+      files_{summary_path(folder), metrics_path(folder), events_.path()} {
+  if (resumed) {
+    metrics_.drop_after("step", resumed->step);
+    summary_.drop_after(resumed->epoch - 1);
+  }
+}
+
+void RunLog::on_interval(const Interval& interval) {
+  const auto& position = interval.position;
+  metrics_.write({{"step", position.step},
+                  {"epoch", position.epoch},
+                  {"loss", interval.train.loss},
+                  {"top1", interval.train.top1},
+                  {"top5", interval.train.top5},
+                  {"lr", interval.lr},
+                  {"samples_per_second", interval.samples_per_second},
+                  {"data_wait", interval.data_wait},
+                  {"communication_wait", interval.communication_wait}});
+  events_.add_scalar("Loss/train", interval.train.loss, position.step);
+  events_.add_scalar("acc1/train", interval.train.top1, position.step);
+  events_.add_scalar("acc5/train", interval.train.top5, position.step);
+  events_.add_scalar("lr", interval.lr, position.step);
+}
+
+void RunLog::on_epoch(const Epoch& epoch) {
+  const auto& position = epoch.position;
+  metrics_.write({{"step", position.step},
+                  {"epoch", position.epoch},
+                  {"train_loss", epoch.train.loss},
+                  {"train_top1", epoch.train.top1},
+                  {"eval_loss", epoch.validation.loss},
+                  {"eval_top1", epoch.validation.top1},
+                  {"eval_top5", epoch.validation.top5},
+                  {"lr", epoch.lr}});
+  summary_.write({{"epoch", position.epoch},
+                  {"train_loss", epoch.train.loss},
+                  {"eval_loss", epoch.validation.loss},
+                  {"eval_top1", epoch.validation.top1},
+                  {"eval_top5", epoch.validation.top5},
+                  {"lr", epoch.lr}});
+  events_.add_scalar("Loss/val", epoch.validation.loss, position.step);
+  events_.add_scalar("acc1/val", epoch.validation.top1, position.step);
+  events_.add_scalar("acc5/val", epoch.validation.top5, position.step);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,239 @@
+#include "lockstep/train/loop/session.h"
+
+#include <ATen/Context.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/loop/console.h"
+#include "lockstep/train/loop/profile.h"
+#include "lockstep/train/loop/restart_cost.h"
+#include "lockstep/train/loop/resume.h"
+#include "lockstep/train/loop/run_files.h"
+#include "lockstep/train/loop/summary.h"
+#include "lockstep/train/loop/trainer.h"
+#include "lockstep/train/run/stop_request.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string model_for(const TrainConfig& config, const DataSource& source) {
+  if (!config.model.empty()) {
+    return config.model;
+  }
+  const std::vector<std::int64_t> small{1, 28, 28};
+  return source.is_table() ? "mlp" : source.input == small ? "convnet" : "resnet18";
+}
+
+std::shared_ptr<models::Network> make_network(const std::string& name, const DataSource& source,
+                                              const Networks& networks) {
+  const models::ModelOptions options{source.num_classes, source.input};
+  const auto own = networks.find(name);
+  return own != networks.end() ? own->second(options) : models::get_model(name, options);
+}
+
+// One epoch of few steps, and no file.
+TrainConfig adjusted(TrainConfig config) {
+  if (config.fast_dev_run > 0) {
+    config.epochs = 1;
+    config.resume = "no";
+  }
+  return config;
+}
+
+class Session {
+ public:
+  Session(const TrainConfig& config, const Group& world, const Networks& networks)
+      : config_(adjusted(config)),
+        world_(world),
+        source_(open_data(config_)),
+        model_(model_for(config_, source_)),
+        batches_(plan_batches(config_, source_.train->size(), world.size())),
+        console_(config.json ? STDERR_FILENO : STDOUT_FILENO, config_.epochs, batches_,
+                 source_.is_table() ? "rows" : "images") {
+    config_.model = model_;
+    if (config_.data.empty()) {
+      config_.data = source_.name;
+    }
+    auto settings = program_of_this_rank();
+    for (auto& setting : settings_of(config_)) {
+      settings.push_back(std::move(setting));
+    }
+    settings.emplace_back("the data", source_.index);
+    require_same(world_, settings);
+    at::manual_seed(config_.seed);
+    learner_ = std::make_unique<Learner>(config_, batches_, make_network(model_, source_, networks),
+                                         world_);
+    at::manual_seed(config_.seed + static_cast<std::uint64_t>(world_.rank()));
+  }
+
+  int run() {
+    say(description());
+    if (config_.dry_run) {
+      return 0;
+    }
+    return config_.eval_only ? evaluate() : train();
+  }
+
+ private:
+  [[nodiscard]] bool writes() const { return world_.rank() == 0; }
+  void say(const std::string& text) {
+    if (writes()) {
+      console_.say(text);
+    }
+  }
+
+  [[nodiscard]] std::string description() const {
+    const auto number = [](std::int64_t value) { return std::to_string(value); };
+    return world_.description() + "\n" + number(source_.train->size()) + " training and " +
+           number(source_.validation->size()) + " validation " +
+           (source_.is_table() ? "rows" : "images") + " in " + number(source_.num_classes) +
+           " classes from " + source_.description + "\n" + model_ + " with " +
+           number(learner_->parameters()) + " parameters; " + number(config_.epochs) +
+           " epochs of " + number(batches_.steps_per_epoch) + " steps of " +
+           number(batches_.global) + " (" + number(batches_.per_rank) + " x " +
+           number(world_.size()) + " ranks" +
+           (batches_.accumulation > 1 ? " x " + number(batches_.accumulation) + " passes" : "") +
+           ")";
+  }
+
+  void load_initial_weights() {
+    const auto loaded = load_on_all_ranks(world_, writes() ? config_.init_weights : "");
+    if (loaded) {
+      const auto missing = learner_->load_weights(loaded->checkpoint);
+      say("weights from '" + loaded->file + "'" +
+          (missing.empty() ? "" : "; not in it, and as they were: " + join(missing, ", ")));
+    }
+  }
+
+  int evaluate() {
+    load_initial_weights();
+    const auto path = writes() && config_.init_weights.empty()
+                          ? checkpoint_to_evaluate(config_, source_.name, model_)
+                          : "";
+    if (const auto loaded = load_on_all_ranks(world_, path)) {
+      (void)learner_->load_weights(loaded->checkpoint);
+      say("weights from '" + loaded->file + "'");
+    } else if (config_.init_weights.empty()) {
+      throw UsageError(
+          "--eval-only has no weights: there is no run of this data and model; HINT: "
+          "--resume PATH or --init-weights PATH");
+    }
+    Trainer trainer(config_, source_, batches_, *learner_, world_, {});
+    const auto scores = trainer.validate_once();
+    if (writes()) {
+      print(evaluation_text(scores, config_.json), stdout);
+    }
+    return 0;
+  }
+
+  int train() {
+    const StopRequest stop;
+    const bool has_files = writes() && config_.fast_dev_run == 0;
+    const int restarted = restart_count();
+    std::optional<RunFiles> files;
+    const auto start = on_rank_0(world_, [&] {
+      if (!has_files) {
+        return std::string();
+      }
+      files.emplace(config_, RunFiles::Names{source_.name, model_}, restarted > 0,
+                    [&](const std::string& warning) { console_.on_warning(warning); });
+      return files->checkpoint();
+    });
+    const auto loaded = load_on_all_ranks(world_, start);
+    if (!loaded) {
+      load_initial_weights();
+    }
+    TrainerOptions options;
+    options.signal = [] { return StopRequest::signal(); };
+    if (files) {
+      options.keeper = &files->keeper();
+    }
+    Profile profile(config_.profile && writes(), files ? files->folder() : ".");
+    options.each = [&](std::int64_t) { profile.on_step(); };
+    if (writes()) {
+      options.observers.push_back(&console_);
+    }
+    Trainer trainer(config_, source_, batches_, *learner_, world_, options);
+    std::optional<Position> resumed;
+    if (loaded) {
+      trainer.resume(loaded->checkpoint);
+      resumed = position_from(loaded->checkpoint.metrics);
+      say("resumed from '" + loaded->file + "': epoch " + std::to_string(resumed->epoch + 1) +
+          ", step " + std::to_string(resumed->step_in_epoch) +
+          (loaded->reason.empty() ? "" : " (" + loaded->reason + ")"));
+    }
+    std::optional<RestartCost> cost;
+    if (files && restarts_allowed()) {
+      cost.emplace(files->folder() + "/restarts", restarted);
+      trainer.add_observer(*cost);
+    }
+    if (files) {
+      files->open_logs(resumed);
+      if (auto* log = files->log()) {
+        trainer.add_observer(*log);
+      }
+    }
+    const auto outcome = trainer.run();
+    profile.finish();
+    std::vector<std::string> extra;
+    if (!profile.file().empty()) {
+      extra.push_back(profile.file());
+    }
+    return finish(outcome, files, {extra, cost ? &*cost : nullptr});
+  }
+
+  struct Extras {
+    std::vector<std::string> files;
+    const RestartCost* cost;
+  };
+  int finish(const Outcome& outcome, std::optional<RunFiles>& files, const Extras& extras) {
+    console_.finish();
+    if (files) {
+      files->finish(outcome.stopped_by == 0);
+    }
+    if (writes()) {
+      SummaryFacts facts{config_, outcome, world_.size(), {}, console_.warnings()};
+      if (files) {
+        facts.files = files->files();
+      }
+      facts.files.insert(facts.files.end(), extras.files.begin(), extras.files.end());
+      facts.unit = source_.is_table() ? "rows" : "images";
+      if (extras.cost != nullptr) {
+        facts.restarts = extras.cost->restarts();
+        facts.restart_seconds = extras.cost->seconds();
+      }
+      print(config_.json ? summary_json(facts) : summary_text(facts), stdout);
+    }
+    world_.barrier();  // Nobody leaves before the checkpoint is written.
+    return StopRequest::exit_code(outcome.stopped_by);
+  }
+
+  static void print(const std::string& text, std::FILE* stream) {
+    std::fputs(text.c_str(), stream);
+    if (std::fflush(stream) != 0) {
+      throw IoError("what was to be printed could not be written");
+    }
+  }
+
+  TrainConfig config_;
+  Group world_;
+  DataSource source_;
+  std::string model_;
+  BatchPlan batches_;
+  Console console_;
+  std::unique_ptr<Learner> learner_;
+};
+
+}  // namespace
+
+int train(const TrainConfig& config, const Group& world, const Networks& networks) {
+  require_sensible(config);
+  return Session(config, world, networks).run();
+}
+
+}  // namespace lockstep::train

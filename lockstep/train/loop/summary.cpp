@@ -1,0 +1,117 @@
+#include "lockstep/train/loop/summary.h"
+
+#include <array>
+#include <cstdio>
+
+#include "lockstep/base/process_tree.h"
+#include "lockstep/base/text.h"
+#include "lockstep/log/metrics.h"
+#include "lockstep/train/run/closing_summary.h"
+#include "lockstep/train/run/stop_request.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string headline(const SummaryFacts& facts) {
+  const auto& outcome = facts.outcome;
+  const auto& position = outcome.position;
+  if (outcome.stopped_by != 0) {
+    return "stopped by " + signal_name(outcome.stopped_by) + " in epoch " +
+           std::to_string(position.epoch + 1) + ", step " + std::to_string(position.step_in_epoch);
+  }
+  return std::string(outcome.early ? "stopped early after " : "finished ") +
+         std::to_string(position.epoch) + (position.epoch == 1 ? " epoch" : " epochs");
+}
+
+double share(double part, const Outcome& outcome) {
+  return outcome.times.total > 0 ? part / outcome.times.total : 0;
+}
+
+double rate(const Outcome& outcome) {
+  return outcome.times.total > 0 ? static_cast<double>(outcome.samples) / outcome.times.total : 0;
+}
+
+std::string next_command(const SummaryFacts& facts) {
+  if (facts.outcome.stopped_by != 0) {
+    return "the same command goes on from here";
+  }
+  for (const auto& file : facts.files) {
+    if (file.ends_with("best.pt")) {
+      return "lockstep inspect " + file;
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string summary_text(const SummaryFacts& facts) {
+  const auto& outcome = facts.outcome;
+  ClosingSummary summary;
+  summary.headline = headline(facts);
+  if (outcome.last.samples > 0) {
+    summary.loss = outcome.last.loss;
+    summary.top1 = outcome.last.top1;
+    summary.top5 = outcome.last.top5;
+  }
+  if (outcome.position.best_epoch >= 0) {
+    summary.best_top1 = outcome.position.best_top1;
+    summary.best_epoch = outcome.position.best_epoch + 1;
+  }
+  summary.wall_seconds = outcome.seconds;
+  summary.samples_per_second = rate(outcome);
+  summary.ranks = facts.ranks;
+  summary.unit = facts.unit;
+  summary.restarts = facts.restarts;
+  summary.restart_seconds = facts.restart_seconds;
+  if (outcome.times.total > 0) {
+    summary.communication = share(outcome.times.communication, outcome);
+    summary.data_wait = share(outcome.times.data, outcome);
+    summary.compute = 1 - *summary.communication - *summary.data_wait;
+  }
+  summary.files = facts.files;
+  summary.warnings = facts.warnings;
+  summary.next_command = next_command(facts);
+  return closing_text(summary);
+}
+
+std::string summary_json(const SummaryFacts& facts) {
+  const auto& outcome = facts.outcome;
+  return log::json_line(
+      {{"state", outcome.stopped_by != 0 ? "stopped"
+                 : outcome.early         ? "stopped early"
+                                         : "finished"},
+       {"exit_code", static_cast<std::int64_t>(StopRequest::exit_code(outcome.stopped_by))},
+       {"epochs", outcome.position.epoch},
+       {"steps", outcome.position.step},
+       {"eval_loss", outcome.last.loss},
+       {"eval_top1", outcome.last.top1},
+       {"eval_top5", outcome.last.top5},
+       {"best_top1", outcome.position.best_top1},
+       {"best_epoch", outcome.position.best_epoch},
+       {"seconds", outcome.seconds},
+       {"samples_per_second", rate(outcome)},
+       {"communication", share(outcome.times.communication, outcome)},
+       {"data_wait", share(outcome.times.data, outcome)},
+       {"ranks", static_cast<std::int64_t>(facts.ranks)},
+       {"restarts", static_cast<std::int64_t>(facts.restarts)},
+       {"restart_seconds", facts.restart_seconds},
+       {"warnings", static_cast<std::int64_t>(facts.warnings.size())},
+       {"files", join(facts.files, " ")}});
+}
+
+std::string evaluation_text(const Scores& scores, bool json) {
+  if (json) {
+    return log::json_line({{"eval_loss", scores.loss},
+                           {"eval_top1", scores.top1},
+                           {"eval_top5", scores.top5},
+                           {"samples", scores.samples}});
+  }
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "loss %.4f, accuracy %.2f %%, top-5 %.2f %% of %lld samples\n", scores.loss,
+                scores.top1, scores.top5, static_cast<long long>(scores.samples));
+  return text.data();
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,30 @@
+// What a run says at its end, for people and for programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/trainer.h"
+
+namespace lockstep::train {
+
+struct SummaryFacts {
+  const TrainConfig& config;
+  const Outcome& outcome;
+  int ranks = 1;
+  std::vector<std::string> files;
+  std::vector<std::string> warnings;
+  std::string unit = "images";
+  int restarts = 0;
+  double restart_seconds = 0;
+};
+
+std::string summary_text(const SummaryFacts& facts);
+// One JSON object on a line.
+std::string summary_json(const SummaryFacts& facts);
+
+// Of --eval-only.
+std::string evaluation_text(const Scores& scores, bool json);
+
+}  // namespace lockstep::train

@@ -1,0 +1,266 @@
+#include "lockstep/train/loop/trainer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/samplers/random_samplers.h"
+#include "lockstep/train/loop/augment.h"
+#include "lockstep/train/loop/interval.h"
+#include "lockstep/train/loop/validate.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kScores = "rank_scores";
+
+std::vector<int> all_ranks(const Group& group) {
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+int workers_of(const TrainConfig& config) {
+  return config.workers < 0 ? data::kAuto : config.workers;
+}
+
+data::DataLoader train_loader(const TrainConfig& config, const DataSource& source,
+                              const BatchPlan& batches, const Group& world) {
+  data::DataLoaderOptions options;
+  options.batch_size = batches.per_rank;
+  options.sampler =
+      data::DistributedSampler(source.train->size(), world.size(), world.rank(),
+                               {.shuffle = true, .seed = config.seed, .drop_last = true});
+  options.num_workers = workers_of(config);
+  options.pin_memory = world.device().is_cuda();
+  options.drop_last = true;
+  options.generator = data::seeded_generator(config.seed);  // Loading draws from no other.
+  if (world.device().is_cuda()) {
+    options.device = world.device();
+  }
+  options.batch_transform = batch_transform(config, source);
+  return data::DataLoader(source.train, std::move(options));
+}
+
+data::DataLoader validation_loader(const TrainConfig& config, const DataSource& source,
+                                   const BatchPlan& batches, const Group& world) {
+  data::DataLoaderOptions options;
+  options.batch_size = batches.validation;
+  options.sampler = data::EvaluationSampler(source.validation->size(), world.size(), world.rank());
+  options.num_workers = workers_of(config);
+  options.pin_memory = world.device().is_cuda();
+  options.generator = data::seeded_generator(config.seed);
+  if (world.device().is_cuda()) {
+    options.device = world.device();
+  }
+  return data::DataLoader(source.validation, std::move(options));
+}
+
+Settings settings_in(const checkpoint::Value& args) {
+  Settings settings;
+  if (const auto* dict = args.get_if<checkpoint::Dict>()) {
+    for (const auto& [key, value] : *dict) {
+      const auto* name = key.get_if<std::string>();
+      const auto* text = value.get_if<std::string>();
+      if (name != nullptr && text != nullptr) {
+        settings.emplace_back(*name, *text);
+      }
+    }
+  }
+  return settings;
+}
+
+}  // namespace
+
+Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchPlan& batches,
+                 Learner& learner, const Group& world, TrainerOptions options)
+    : config_(config),
+      data_(data),
+      batches_(batches),
+      learner_(learner),
+      world_(world),
+      control_(world.new_group(all_ranks(world))),
+      options_(std::move(options)),
+      train_loader_(train_loader(config, data, batches, world)),
+      validation_loader_(validation_loader(config, data, batches, world)),
+      epoch_(world.device()),
+      interval_(world.device()) {}
+
+Settings Trainer::settings() const {
+  auto settings = settings_of(config_);
+  settings.emplace_back("the global batch", std::to_string(batches_.global));
+  settings.emplace_back("the data", data_.index);
+  return settings;
+}
+
+void Trainer::resume(const Checkpoint& checkpoint) {
+  if (const auto text = difference(settings(), settings_in(checkpoint.args), "there");
+      !text.empty()) {
+    throw UsageError("the checkpoint is of a run with other settings:" + text +
+                     "\nHINT: give the same flags to go on, --resume no to start anew, or "
+                     "--init-weights to start a new run with its weights");
+  }
+  position_ = position_from(checkpoint.metrics);
+  learner_.load(checkpoint);
+  const checkpoint::Value others(checkpoint.others);
+  const auto* scores = others.find(kScores);
+  const auto ranks = rank_scores_from(scores == nullptr ? checkpoint::Value() : *scores);
+  const auto own = share_of(ranks, world_.rank(), world_.size());
+  epoch_.set_sums(own.epoch);
+  interval_.set_sums(own.interval);
+  if (static_cast<int>(ranks.size()) == world_.size()) {
+    set_rng_state(checkpoint.rng, {world_.rank(), world_.device()});
+  } else {
+    tell([](Observer& observer) {
+      observer.on_warning(
+          "the checkpoint is of another number of ranks: the run goes on with the "
+          "same batches, but not to the bit");
+    });
+  }
+}
+
+void Trainer::tell(const std::function<void(Observer&)>& what) const {
+  for (auto* observer : options_.observers) {
+    what(*observer);
+  }
+}
+
+bool Trainer::is_due(std::int64_t interval) const {
+  return interval > 0 && position_.step % interval == 0;
+}
+
+Outcome Trainer::run() {
+  const auto begun = std::chrono::steady_clock::now();
+  outcome_.early = config_.early_stop > 0 && position_.stale_epochs >= config_.early_stop;
+  while (position_.epoch < config_.epochs && outcome_.stopped_by == 0 && !outcome_.early) {
+    train_epoch();
+    if (outcome_.stopped_by == 0) {
+      finish_epoch();
+    } else {
+      save({});
+    }
+  }
+  outcome_.position = position_;
+  outcome_.times = clock_.times(learner_.stats().waiting_seconds);
+  outcome_.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+  return outcome_;
+}
+
+void Trainer::train_epoch() {
+  if (position_.step_in_epoch >= batches_.steps_per_epoch) {
+    return;
+  }
+  train_loader_.load_state_dict(
+      {config_.seed, position_.epoch, position_.step_in_epoch * batches_.global});
+  clock_.start();
+  const auto waited_since = PhaseClock::Clock::now();
+  auto batch = train_loader_.begin();
+  clock_.add_data(PhaseClock::Clock::now() - waited_since);
+  while (position_.step_in_epoch < batches_.steps_per_epoch && !is_stopped()) {
+    one_step(batch);
+  }
+  clock_.stop();
+}
+
+// All ranks meet here before each step, so whoever is early waits here, and all stop at one step.
+bool Trainer::is_stopped() {
+  const auto since = PhaseClock::Clock::now();
+  outcome_.stopped_by =
+      static_cast<int>(largest(control_, options_.signal ? options_.signal() : 0));
+  clock_.add_communication(PhaseClock::Clock::now() - since);
+  return outcome_.stopped_by != 0;
+}
+
+void Trainer::one_step(data::DataLoader::Iterator& batch) {
+  for (std::int64_t pass = 1; pass <= batches_.accumulation; ++pass) {
+    learner_.backward(*batch, pass == batches_.accumulation, interval_);
+    const auto waited_since = PhaseClock::Clock::now();
+    ++batch;
+    clock_.add_data(PhaseClock::Clock::now() - waited_since);
+  }
+  lr_ = learner_.lr();
+  learner_.update();
+  ++position_.step_in_epoch;
+  ++position_.step;
+  outcome_.samples += batches_.global;
+  work_.add(clock_.times(learner_.stats().waiting_seconds));
+  tell([&](Observer& observer) { observer.on_step(position_); });
+  if (is_due(config_.log_interval) || position_.step_in_epoch == batches_.steps_per_epoch) {
+    finish_interval();
+  }
+  if (options_.each) {
+    options_.each(position_.step);
+  }
+  if (is_due(config_.checkpoint_interval) && position_.step_in_epoch < batches_.steps_per_epoch) {
+    save({});
+  }
+}
+
+void Trainer::finish_interval() {
+  const auto times = clock_.times(learner_.stats().waiting_seconds);
+  const auto sums = interval_.sums();
+  auto interval =
+      interval_of(gather(control_, IntervalPart{sums, times - marked_times_, work_.last()}));
+  marked_times_ = times;
+  interval.position = position_;
+  interval.lr = lr_;
+  auto whole = epoch_.sums();
+  std::transform(whole.begin(), whole.end(), sums.begin(), whole.begin(), std::plus<>());
+  epoch_.set_sums(whole);
+  interval_.reset();
+  tell([&](Observer& observer) { observer.on_interval(interval); });
+}
+
+Scores Trainer::validate_once() {
+  return validate(learner_, validation_loader_, control_, config_.fast_dev_run);
+}
+
+void Trainer::finish_epoch() {
+  Epoch epoch;
+  epoch.train = scores_over(control_, epoch_.sums());
+  epoch.validation = validate_once();
+  epoch.lr = lr_;
+  epoch.is_best = epoch.validation.top1 > position_.best_top1;
+  epoch.position = position_;
+  if (epoch.is_best) {
+    position_.best_top1 = epoch.validation.top1;
+    position_.best_epoch = position_.epoch;
+  }
+  position_.stale_epochs = epoch.is_best ? 0 : position_.stale_epochs + 1;
+  outcome_.last = epoch.validation;
+  outcome_.early = config_.early_stop > 0 && position_.stale_epochs >= config_.early_stop;
+  ++position_.epoch;
+  position_.step_in_epoch = 0;
+  epoch_.reset();
+  tell([&](Observer& observer) { observer.on_epoch(epoch); });
+  save({.best = epoch.is_best});
+}
+
+void Trainer::save(const SaveOptions& options) {
+  const auto scores = gather(control_, RankScores{epoch_.sums(), interval_.sums()});
+  const auto rng = lockstep::rng_state(world_);
+  if (options_.keeper == nullptr) {
+    return;
+  }
+  Checkpoint checkpoint;
+  learner_.save_to(checkpoint);
+  checkpoint.epoch = position_.epoch;
+  checkpoint.sampler = {config_.seed, position_.epoch, position_.step_in_epoch * batches_.global};
+  checkpoint.rng = rng;
+  checkpoint.metrics = to_value(position_);
+  checkpoint::Dict args;
+  for (const auto& [name, value] : settings()) {
+    args.push_back({name, value});
+  }
+  checkpoint.args = std::move(args);
+  checkpoint.class_names = data_.class_names;
+  checkpoint.mean = data_.mean;
+  checkpoint.std = data_.std;
+  checkpoint.input_size = data_.input;
+  checkpoint.others.push_back({kScores, to_value(scores)});
+  options_.keeper->save(checkpoint, options);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,91 @@
+// The training loop: epochs of steps, each followed by validation, until the end or a signal.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/data/loader/data_loader.h"
+#include "lockstep/train/loop/agreement.h"
+#include "lockstep/train/loop/batch_plan.h"
+#include "lockstep/train/loop/checkpoint_keeper.h"
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/data_source.h"
+#include "lockstep/train/loop/learner.h"
+#include "lockstep/train/loop/observer.h"
+#include "lockstep/train/loop/phase_times.h"
+#include "lockstep/train/loop/position.h"
+#include "lockstep/train/loop/rank_scores.h"
+
+namespace lockstep::train {
+
+struct TrainerOptions {
+  std::vector<Observer*> observers;        // On rank 0; they outlive the trainer.
+  CheckpointKeeper* keeper = nullptr;      // On rank 0; none: nothing is saved.
+  std::function<int()> signal;             // One that this process was asked to stop by, or 0.
+  std::function<void(std::int64_t)> each;  // After each step of this process, with its number.
+};
+
+struct Outcome {
+  Position position;
+  Scores last;               // Of the last validation.
+  int stopped_by = 0;        // The signal; 0: training is finished.
+  bool early = false;        // --early-stop ended it.
+  double seconds = 0;        // Of this start, validation included.
+  std::int64_t samples = 0;  // Trained on in this start, over all ranks.
+  PhaseTimes times;          // Of this rank, in this start.
+};
+
+// All ranks make it and call its functions together.
+class Trainer {
+ public:
+  Trainer(const TrainConfig& config, const DataSource& data, const BatchPlan& batches,
+          Learner& learner, const Group& world, TrainerOptions options);
+
+  // On rank 0; it outlives the trainer.
+  void add_observer(Observer& observer) { options_.observers.push_back(&observer); }
+
+  // Goes on where the checkpoint was saved, in the middle of an epoch, too. Throws UsageError if it
+  // was saved by a run with other settings.
+  void resume(const Checkpoint& checkpoint);
+
+  // Until all epochs are done, or a rank has a signal: then all ranks end after the same step, with
+  // a checkpoint.
+  Outcome run();
+  Scores validate_once();
+
+  // What the numbers depend on, for checkpoints and for ranks to compare.
+  [[nodiscard]] Settings settings() const;
+
+ private:
+  void train_epoch();
+  [[nodiscard]] bool is_stopped();
+  void one_step(data::DataLoader::Iterator& batch);
+  void finish_interval();
+  void finish_epoch();
+  void save(const SaveOptions& options);
+  void tell(const std::function<void(Observer&)>& what) const;
+  [[nodiscard]] bool is_due(std::int64_t interval) const;
+
+  const TrainConfig& config_;
+  const DataSource& data_;
+  BatchPlan batches_;
+  Learner& learner_;
+  Group world_;
+  Group control_;  // Signals and scores, beside the gradients.
+  TrainerOptions options_;
+  data::DataLoader train_loader_;
+  data::DataLoader validation_loader_;
+  Tally epoch_;
+  Tally interval_;
+  PhaseClock clock_;
+  PhaseTimes marked_times_;  // At the end of the last interval.
+  StepWork work_;
+  double lr_ = 0;  // Of the last step.
+  Position position_;
+  Outcome outcome_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,83 @@
+#include "lockstep/train/main.h"
+
+#include <c10/util/Exception.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "lockstep/base/error.h"
+#include "lockstep/cluster/discover.h"
+#include "lockstep/launch/command/machine.h"
+#include "lockstep/launch/run.h"
+#include "lockstep/train/program/flags.h"
+#include "lockstep/train/program/start.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string own_path() {
+  std::error_code error;
+  const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) {
+    throw IoError("/proc/self/exe cannot be read: " + error.message());
+  }
+  return path.string();
+}
+
+std::vector<std::string> names_of(const Networks& networks) {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : networks) {
+    names.push_back(name);
+  }
+  for (const auto& info : models::list_models()) {
+    names.push_back(info.name);
+  }
+  return names;
+}
+
+int run(int argc, char** argv, const Networks& networks) {
+  auto line = parse_command_line(argc, argv, names_of(networks));
+  if (line.exit_code) {
+    return *line.exit_code;
+  }
+  require_sensible(line.train);
+  const auto environment = Environment::of_this_process();
+  const int gpus = launch::this_machine(environment).visible_gpus;
+  const auto member = cluster::discover(environment, ::getppid());
+  auto launch = launch_arguments(line.job, member.launched, member.local_size.value_or(0), gpus);
+  if (launch) {
+    const auto program = own_path();
+    launch->push_back(program);
+    launch->insert(launch->end(), argv + 1, argv + argc);
+    return launch::run(*launch, std::filesystem::path(program).parent_path().string());
+  }
+  line.train.started_by = to_toml(line.job);
+  return train(line.train, init_process_group(init_options(line.job)), networks);
+}
+
+void print_error(const char* what) { std::fprintf(stderr, "lockstep train: %s\n", what); }
+
+}  // namespace
+
+int main(int argc, char** argv, const Networks& networks) {
+  try {
+    return run(argc, argv, networks);
+  } catch (const UsageError& error) {
+    print_error(error.what());
+    return 2;
+  } catch (const c10::OutOfMemoryError& error) {
+    print_error(error.what_without_backtrace());
+    print_error(
+        "HINT: not enough memory: halve --batch-size and double --grad-accum, or --amp bf16");
+    return 1;
+  } catch (const std::bad_alloc&) {
+    print_error("not enough memory; HINT: halve --batch-size and double --grad-accum");
+    return 1;
+  } catch (const std::exception& error) {
+    print_error(error.what());
+    return 1;
+  }
+}
+
+}  // namespace lockstep::train

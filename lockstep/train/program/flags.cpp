@@ -1,0 +1,134 @@
+#include "lockstep/train/program/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <type_traits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
+#include "lockstep/base/text.h"
+#include "lockstep/train/loop/option_table.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr const char* kIntroduction =
+    "lockstep train [DATA] [FLAGS]\n"
+    "Trains a classifier of images or of the rows of a table, on as many ranks as there are: "
+    "those\n"
+    "of lockstep run, torchrun, srun, mpirun, or --nproc of its own.\n";
+
+constexpr const char* kExamples =
+    "\n  lockstep train --nproc 2\n"
+    "  lockstep train photos/ --model resnet18 --epochs 30 --amp bf16 --global-batch-size 256\n"
+    "  lockstep train --config runs/photos-resnet18/config.toml\n"
+    "A run that was stopped goes on with the same command.\n";
+
+void add_train_flags(CLI::App& app, TrainConfig& config) {
+  visit_options(config, [&](const OptionInfo& info, auto& member) {
+    using Member = std::remove_cvref_t<decltype(member)>;
+    CLI::Option* option = nullptr;
+    if constexpr (std::is_same_v<Member, bool>) {
+      option = app.add_flag(info.names, member, info.help);
+    } else if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) {
+      option = app.add_option(info.names, member, info.help)->delimiter(',')->expected(1, 1000);
+    } else {
+      option = app.add_option(info.names, member, info.help)->capture_default_str()->take_last();
+    }
+    option->group(info.group);
+  });
+}
+
+void add_job_flags(CLI::App& app, JobConfig& job) {
+  const auto add = [&](const char* names, auto& member, const char* help) {
+    app.add_option(names, member, help)->capture_default_str()->take_last()->group("Ranks");
+  };
+  add("--nproc,--gpus,-g,--nproc-per-node", job.nproc,
+      "ranks to start on this machine; 0: one for each GPU, else one");
+  add("--nodes,-n,--nnodes", job.nodes, "machines of the job");
+  add("--nr,--node-rank", job.node_rank, "which of them this is");
+  add("--master-addr", job.master_addr, "address of machine 0");
+  add("--master-port", job.master_port, "port on machine 0; 0: 29500, or any on one machine");
+  add("--dist-url", job.dist_url, "tcp://HOST:PORT, with --rank and --world-size");
+  add("--rank", job.rank, "of --dist-url");
+  add("--world-size", job.world_size, "of --dist-url");
+  add("--gpu-ids,--gpu-idx", job.gpu_ids, "1,6,3: use these GPUs, in this order");
+  add("--backend,--dist-backend", job.backend, "gloo, shm, lockstep, nccl or mpi");
+  add("--timeout", job.timeout_seconds, "seconds to wait for a rank");
+  add("--max-restarts", job.max_restarts, "starts all ranks again when one dies");
+  // Old launchers of PyTorch pass it; the environment says it, too.
+  app.add_option("--local-rank,--local_rank", "accepted, and not needed")->group("Ranks");
+}
+
+std::vector<std::string> flag_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const auto* option : app.get_options()) {
+    for (const auto& name : option->get_lnames()) {
+      names.push_back("--" + name);
+    }
+  }
+  return names;
+}
+
+// The words that no flag took.
+[[noreturn]] void refuse_extras(const CLI::App& app) {
+  const auto word = app.remaining().front();
+  const auto name = word.substr(0, word.find('='));
+  const auto nearest = nearest_name(name, flag_names(app));
+  throw UsageError((word.starts_with("-") ? "there is no flag '" : "what is '") + name +
+                   (word.starts_with("-") ? "'" : "'? The data is given already") +
+                   (nearest ? "; HINT: " + *nearest : "; lockstep train --help lists all flags"));
+}
+
+std::string help_of(const CLI::App& app, const std::vector<std::string>& networks) {
+  return kIntroduction + app.help() + "\nNetworks: " + join(networks, ", ") + "\n" + kExamples;
+}
+
+}  // namespace
+
+std::string to_toml(const JobConfig& job) {
+  std::string toml;
+  const auto add = [&](const char* name, const std::string& value) {
+    if (!value.empty() && value != "0") {
+      toml += std::string(name) + " = " + value + "\n";
+    }
+  };
+  const auto quoted = [](const std::string& text) { return text.empty() ? "" : '"' + text + '"'; };
+  add("nproc", std::to_string(job.nproc));
+  add("nodes", job.nodes > 1 ? std::to_string(job.nodes) : "");
+  add("master-addr", quoted(job.master_addr));
+  add("master-port", std::to_string(job.master_port));
+  add("gpu-ids", quoted(job.gpu_ids));
+  add("backend", quoted(job.backend));
+  add("timeout", std::to_string(job.timeout_seconds));
+  add("max-restarts", std::to_string(job.max_restarts));
+  return toml;
+}
+
+CommandLine parse_command_line(int argc, const char* const* argv,
+                               const std::vector<std::string>& networks) {
+  CommandLine line;
+  CLI::App app;
+  app.name("lockstep train");
+  app.allow_extras();
+  app.set_config("--config,-c", "", "TOML file of flags; those of the command line win");
+  app.allow_config_extras(CLI::config_extras_mode::error);
+  app.get_option("--config")->group("Run");
+  add_train_flags(app, line.train);
+  add_job_flags(app, line.job);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::fputs(help_of(app, networks).c_str(), stdout);
+    line.exit_code = 0;
+    return line;
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(error.what());
+  }
+  if (!app.remaining().empty()) {
+    refuse_extras(app);
+  }
+  return line;
+}
+
+}  // namespace lockstep::train

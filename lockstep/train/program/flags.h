@@ -1,0 +1,42 @@
+// The command line of `lockstep train` and its config file.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/train/loop/config.h"
+
+namespace lockstep::train {
+
+// Who takes part in the job.
+struct JobConfig {
+  int nproc = 0;  // Ranks on this machine; 0: one for each GPU, else one.
+  int nodes = 1;
+  int node_rank = 0;  // --nr.
+  std::string master_addr;
+  int master_port = 0;
+  std::string dist_url;  // tcp://HOST:PORT, with rank and world_size.
+  int rank = -1;
+  int world_size = 0;
+  std::string gpu_ids;
+  std::string backend;
+  int timeout_seconds = 1800;
+  int max_restarts = 0;
+};
+
+// Those that are the same on all nodes, for a config file.
+std::string to_toml(const JobConfig& job);
+
+struct CommandLine {
+  TrainConfig train;
+  JobConfig job;
+  std::optional<int> exit_code;  // Nothing is to be trained: help was asked for and given.
+};
+
+// Flags win over the file that --config names. `networks` are names for --help. Throws UsageError
+// that names the flag, with the nearest right one.
+CommandLine parse_command_line(int argc, const char* const* argv,
+                               const std::vector<std::string>& networks = {});
+
+}  // namespace lockstep::train

@@ -1,0 +1,22 @@
+// Who runs the ranks: this process alone, as one of a job, or as the launcher of others.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/environment.h"
+#include "lockstep/comm/init_process_group.h"
+#include "lockstep/train/program/flags.h"
+
+namespace lockstep::train {
+
+// The arguments of `lockstep run` that start the ranks of this job, up to the program; nothing if
+// this process is a rank itself. `gpus` is how many there are. Throws UsageError if flags
+// contradict each other, the environment or the machine.
+std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, bool is_launched,
+                                                         int local_ranks, int gpus);
+
+InitOptions init_options(const JobConfig& job);
+
+}  // namespace lockstep::train

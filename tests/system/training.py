@@ -1,0 +1,81 @@
+"""Small training runs for tests: data that is made, `lockstep train` on it, and what it leaves."""
+
+import csv
+import json
+import os
+import pathlib
+import random
+import struct
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from job_launcher import BIN  # noqa: E402
+
+STARTERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "PBS_", "OMPI_", "PMI")
+NO_TIMES = ("samples_per_second", "data_wait", "communication_wait")
+
+
+def write_idx(folder, train=640, test=100, side=28, seed=0):
+    """MNIST-like files: a class is a bright column among noise, so it can be learned."""
+    noise = random.Random(seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count in (("train", train), ("t10k", test)):
+        labels = bytes(noise.randrange(10) for _ in range(count))
+        images = bytearray(noise.randbytes(count * side * side))
+        for i, label in enumerate(labels):
+            for row in range(side):
+                at = (i * side + row) * side
+                images[at:at + side] = bytes(value // 3 for value in images[at:at + side])
+                images[at + 2 * label:at + 2 * label + 2] = b"\xff\xff"
+        (folder / f"{name}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, count, side, side) + images)
+        (folder / f"{name}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, count) + labels)
+    return folder
+
+
+def environment(extra=None):
+    env = {k: v for k, v in os.environ.items() if not k.startswith(STARTERS)}
+    env.update({"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""})
+    env.update(extra or {})
+    return env
+
+
+def command(*arguments):
+    return [str(BIN / "lockstep"), "train", *map(str, arguments)]
+
+
+def start(folder, *arguments, env=None, **options):
+    options.setdefault("stdout", subprocess.PIPE)
+    options.setdefault("stderr", subprocess.PIPE)
+    return subprocess.Popen(command(*arguments), cwd=folder, env=environment(env), text=True, **options)
+
+
+def train(folder, *arguments, env=None, code=0, timeout=120):
+    """Runs it to its end; returns the finished process."""
+    job = start(folder, *arguments, env=env)
+    out, err = job.communicate(timeout=timeout)
+    assert job.returncode == code, f"exit code {job.returncode}\n{out}\n{err}"
+    return subprocess.CompletedProcess(job.args, job.returncode, out, err)
+
+
+def metrics(run):
+    lines = (pathlib.Path(run) / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in NO_TIMES} for line in lines]
+
+
+def losses(run):
+    return [line["loss"] for line in metrics(run) if "loss" in line]
+
+
+def summary(run):
+    return list(csv.DictReader((pathlib.Path(run) / "summary.csv").open()))
+
+
+def checkpoint(run, name="last"):
+    import torch
+
+    return torch.load(pathlib.Path(run) / "checkpoints" / f"{name}.pt", weights_only=True)
+
+
+def weights(run, name="last"):
+    return {key: value.numpy().tobytes() for key, value in checkpoint(run, name)["model"].items()}

@@ -1,0 +1,50 @@
+#include "lockstep/train/loop/agreement.h"
+
+#include <gmock/gmock.h>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/spawn.h"
+#include "tests/support/child.h"
+
+namespace lockstep::train {
+namespace {
+
+TEST(RequireSame, RanksWithOtherSettingsShowBothSides) {
+  const auto child = run_in_child([] {
+    spawn(2, [](int rank) {
+      const auto world = init_process_group({.backend = "gloo"});
+      require_same(world, {{"--lr", "1"}});
+      try {
+        require_same(world, {{"--lr", std::to_string(rank)}});
+      } catch (const UsageError& error) {
+        const std::string text = error.what();
+        if (text.find("--lr is '1' here and '0' on rank 0") != std::string::npos) {
+          return;
+        }
+      }
+      throw UsageError("no difference was found");
+    });
+  });
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+}
+
+TEST(Largest, IsTheSameOnAllRanks) {
+  const auto child = run_in_child([] {
+    spawn(2, [](int rank) {
+      if (largest(init_process_group({.backend = "gloo"}), rank * 15) != 15) {
+        throw UsageError("another number");
+      }
+    });
+  });
+  EXPECT_EQ(child.exit_code, 0) << child.output;
+}
+
+TEST(ProgramOfThisRank, NamesLibTorch) {
+  EXPECT_THAT(program_of_this_rank(),
+              testing::Contains(testing::Pair("LibTorch", testing::HasSubstr("2."))));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,59 @@
+#include "lockstep/train/loop/config.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+TEST(TrainConfig, TomlHasEachOptionThatIsNotEmpty) {
+  const auto toml = to_toml({.data = "photos", .decay_milestones = {3, 6}, .model_ema = true});
+  EXPECT_THAT(toml, HasSubstr("data-dir = \"photos\"\n"));
+  EXPECT_THAT(toml, HasSubstr("decay-milestones = [3, 6]\n"));
+  EXPECT_THAT(toml, HasSubstr("model-ema = true\n"));
+  EXPECT_THAT(toml, HasSubstr("batch-size = 64\n"));
+  EXPECT_THAT(toml, Not(HasSubstr("amp")));
+}
+
+TEST(TrainConfig, SettingsAreThoseThatChangeNumbers) {
+  TrainConfig config;
+  const auto before = settings_of(config);
+  config.log_interval = 1;
+  config.output = "elsewhere";
+  config.batch_size = 1;
+  EXPECT_EQ(settings_of(config), before);
+  config.momentum = 0.5;
+  EXPECT_EQ(difference(settings_of(config), before, "there"),
+            "\n  --momentum is '0.5' here and '0.9' there");
+}
+
+TEST(TrainConfig, DifferenceNamesWhatOneSideLacks) {
+  EXPECT_EQ(difference({{"a", "1"}}, {{"b", "2"}}, "there"),
+            "\n  a is '1' here and missing there\n  b is missing here and '2' there");
+}
+
+TEST(TrainConfig, WrongValuesNameTheFlag) {
+  const auto text = [](const TrainConfig& config) {
+    try {
+      require_sensible(config);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(text({}), "");
+  EXPECT_THAT(text({.batch_size = 0}), HasSubstr("--batch-size is 0, expected"));
+  EXPECT_THAT(text({.opt = "sdg"}), HasSubstr("--opt is 'sdg', expected one of sgd"));
+  EXPECT_THAT(text({.lr = 1, .lr_base = 1}), HasSubstr("--lr and --lr-base"));
+  EXPECT_THAT(text({.smoothing = 2}), HasSubstr("--smoothing is 2"));
+  EXPECT_THAT(text({.amp = "fp8"}), HasSubstr("--amp is 'fp8'"));
+  EXPECT_THAT(text({.val_split = 1}), HasSubstr("--val-split is 1"));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,95 @@
+#include "lockstep/train/loop/data_source.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "lockstep/base/error.h"
+#include "tests/train/loop/toys.h"
+
+namespace lockstep::train {
+namespace {
+
+void write_image(const std::string& path, int value) {
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+  std::ofstream(path, std::ios::binary) << "P6 8 8 255\n" << std::string(192, static_cast<char>(value));
+}
+
+void write_classes(const std::string& root, int images) {
+  for (const char* name : {"cat", "dog"}) {
+    for (int i = 0; i < images; ++i) {
+      write_image(root + "/" + name + "/" + std::to_string(i) + ".ppm", i);
+    }
+  }
+}
+
+TEST(OpenData, TableIsSplitAndScaled) {
+  const toys::Folder folder;
+  std::ofstream file(folder.path + "/points.csv");
+  file << "a,b,class\n";
+  for (int i = 0; i < 50; ++i) {
+    file << i << "," << 7 << "," << i % 2 << "\n";
+  }
+  file.close();
+  const auto source = open_data({.data = folder.path + "/points.csv"});
+  EXPECT_EQ(source.name, "points");
+  EXPECT_EQ(source.train->size(), 45);
+  EXPECT_EQ(source.validation->size(), 5);
+  EXPECT_EQ(source.input, std::vector<std::int64_t>{2});
+  EXPECT_EQ(source.num_classes, 2);
+  const auto* train = dynamic_cast<const data::TensorDataset*>(source.train.get());
+  EXPECT_NEAR(train->data().select(1, 0).mean().item<float>(), 0, 1e-5);
+  EXPECT_NEAR(train->data().select(1, 0).std(false).item<float>(), 1, 1e-5);
+  EXPECT_EQ(train->data().select(1, 1).abs().max().item<float>(), 0);  // A constant column.
+  EXPECT_EQ(open_data({.data = folder.path + "/points.csv"}).index, source.index);
+  EXPECT_EQ(open_data({.data = folder.path + "/points.csv", .label = "class", .val_split = 0.5}).train->size(), 25);
+}
+
+TEST(OpenData, FolderWithPartsForTrainingAndValidation) {
+  for (const char* name : {"val", "valid", "validation", "test"}) {
+    const toys::Folder folder;
+    write_classes(folder.path + "/train", 3);
+    write_classes(folder.path + "/" + name, 2);
+    const auto source = open_data({.data = folder.path, .input_size = 16});
+    EXPECT_EQ(source.train->size(), 6);
+    EXPECT_EQ(source.validation->size(), 4);
+    EXPECT_EQ(source.input, (std::vector<std::int64_t>{3, 16, 16}));
+    EXPECT_THAT(source.class_names, testing::ElementsAre("cat", "dog"));
+    EXPECT_EQ(source.validation->get(0).data.sizes(), at::IntArrayRef({3, 16, 16}));
+  }
+}
+
+TEST(OpenData, FolderWithoutPartsIsSplitByTheSeed) {
+  const toys::Folder folder;
+  write_classes(folder.path, 10);
+  const auto source = open_data({.data = folder.path});
+  EXPECT_EQ(source.train->size(), 18);
+  EXPECT_EQ(source.validation->size(), 2);
+}
+
+TEST(OpenData, ClassesOfBothPartsMustBeTheSame) {
+  const toys::Folder folder;
+  write_classes(folder.path + "/train", 1);
+  write_classes(folder.path + "/val", 1);
+  write_image(folder.path + "/val/bird/0.ppm", 1);
+  EXPECT_THAT([&] { open_data({.data = folder.path}); },
+              testing::ThrowsMessage<IoError>(testing::HasSubstr("'bird'")));
+}
+
+TEST(OpenData, WhatIsNotThereIsAnErrorWithTheNearestName) {
+  EXPECT_THAT([] { open_data({.data = "fashion-minst"}); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("fashion-mnist")));
+  const toys::Folder folder;
+  write_classes(folder.path + "/train", 1);
+  EXPECT_THAT([&] { open_data({.data = folder.path}); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--val-split")));
+}
+
+TEST(OpenData, GeneratedImagesNeedNoFiles) {
+  const auto source = open_data({.data = "generated"});
+  EXPECT_EQ(source.name, "generated");
+  EXPECT_EQ(source.input, (std::vector<std::int64_t>{1, 28, 28}));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,107 @@
+#include "lockstep/train/loop/learner.h"
+
+#include <gmock/gmock.h>
+#include <torch/nn/modules/conv.h>
+
+#include "lockstep/base/error.h"
+#include "tests/train/loop/toys.h"
+
+namespace lockstep::train {
+namespace {
+
+class LearnerTest : public testing::Test {
+ protected:
+  Learner make(const TrainConfig& config) {
+    config_ = config;
+    return Learner(config_, BatchPlan{8, config.grad_accum, 8 * config.grad_accum, 10, 8},
+                   toys::network(), init_process_group());
+  }
+  static void steps(Learner& learner, int count, std::int64_t first = 0) {
+    at::manual_seed(9);
+    const auto source = toys::table();
+    Tally tally(at::kCPU);
+    for (std::int64_t i = first; i < first + count; ++i) {
+      std::vector<std::int64_t> rows(8);
+      std::iota(rows.begin(), rows.end(), i * 8);
+      learner.backward(*source.train->get_batch(rows, {}), true, tally);
+      learner.update();
+    }
+  }
+  static at::Tensor weight(const Learner& learner) { return learner.module().parameters()[0]; }
+
+  TrainConfig config_;
+};
+
+TEST_F(LearnerTest, GoesOnToTheSameBitsFromItsCheckpoint) {
+  for (const TrainConfig& config :
+       {TrainConfig{}, TrainConfig{.opt = "adamw", .warmup_epochs = 1}, TrainConfig{.amp = "fp16"},
+        TrainConfig{.amp = "O2"}, TrainConfig{.model_ema = true, .model_ema_decay = 0.5}}) {
+    auto whole = make(config);
+    steps(whole, 6);
+    auto first = make(config);
+    steps(first, 3);
+    Checkpoint checkpoint;
+    first.save_to(checkpoint);
+    const auto value = lockstep::to_value(checkpoint, [](const at::Tensor& tensor) {
+      Snapshot snapshot;
+      auto taken = snapshot.take(tensor);
+      snapshot.copy_to(std::shared_ptr<void>(std::malloc(snapshot.bytes() + 1), std::free));
+      return taken;
+    });
+    auto second = make(config);
+    second.load(from_value("test", value));
+    steps(second, 3, 3);
+    EXPECT_TRUE(weight(second).equal(weight(whole))) << config.amp << config.opt;
+    EXPECT_EQ(second.lr(), whole.lr());
+    const Learner::Averages of_second(second);
+    const Learner::Averages of_whole(whole);
+    EXPECT_TRUE(weight(second).equal(weight(whole)));
+  }
+}
+
+TEST_F(LearnerTest, AveragesAreThereForAScope) {
+  auto learner = make({.model_ema = true, .model_ema_decay = 0.5});
+  steps(learner, 2);
+  const auto before = weight(learner).clone();
+  {
+    const Learner::Averages averages(learner);
+    EXPECT_FALSE(weight(learner).equal(before));
+  }
+  EXPECT_TRUE(weight(learner).equal(before));
+}
+
+TEST_F(LearnerTest, FlagsChangeWhatIsLearned) {
+  const auto learned = [&](const TrainConfig& config) {
+    auto learner = make(config);
+    steps(learner, 3);
+    return weight(learner).sum().item<double>();
+  };
+  const double plain = learned({});
+  EXPECT_EQ(learned({}), plain);
+  EXPECT_NE(learned({.smoothing = 0.2}), plain);
+  EXPECT_NE(learned({.clip_grad = 0.01}), plain);
+  EXPECT_NE(learned({.weight_decay = 0.5}), plain);
+  EXPECT_NE(learned({.momentum = 0}), plain);
+  EXPECT_NE(learned({.amp = "bf16"}), plain);
+}
+
+TEST_F(LearnerTest, ChannelsLastIsTheWeightsFormat) {
+  config_ = {.channels_last = true};
+  torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3));
+  const Learner learner(config_, BatchPlan{1, 1, 1, 1, 1}, std::make_shared<models::Network>(net.ptr()),
+                        init_process_group());
+  EXPECT_TRUE(weight(learner).is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+TEST_F(LearnerTest, WeightsOfOtherShapesAreLeftOut) {
+  auto learner = make({});
+  const auto missing =
+      learner.load_weights({.model = {{"module.0.weight", at::ones({3, 4})}, {"0.bias", at::ones({9})}}});
+  EXPECT_THAT(missing, testing::ElementsAre("0.bias"));
+  EXPECT_EQ(weight(learner).sum().item<float>(), 12);
+  EXPECT_THROW(learner.load_weights({.model = {{"other", at::ones({3, 4})}}}), UsageError);
+  EXPECT_THROW(learner.load({.model = {{"0.weight", at::ones({3, 4})}}}), UsageError);
+}
+
+}  // namespace
+}  // namespace lockstep::train

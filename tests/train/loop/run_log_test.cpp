@@ -1,0 +1,45 @@
+#include "lockstep/train/loop/run_log.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "tests/train/loop/toys.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string content(const std::string& path) {
+  std::stringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
+}
+
+void write_some(RunLog& log, std::int64_t step, std::int64_t epoch) {
+  Interval interval;
+  interval.position = {.epoch = epoch, .step = step};
+  log.on_interval(interval);
+}
+
+TEST(RunLog, ResumedRunHasEachStepOnce) {
+  const toys::Folder folder;
+  const auto fail = [](const std::string& text) { FAIL() << text; };
+  {
+    RunLog log(folder.path, std::nullopt, fail);
+    write_some(log, 1, 0);
+    log.on_epoch({.position = {.epoch = 0, .step = 1}});
+    write_some(log, 2, 1);
+    log.on_epoch({.position = {.epoch = 1, .step = 2}});
+  }
+  RunLog log(folder.path, Position{.epoch = 1, .step = 1}, fail);
+  EXPECT_EQ(content(folder.path + "/summary.csv"),
+            "epoch,train_loss,eval_loss,eval_top1,eval_top5,lr\n0,0,0,0,0,0\n");
+  write_some(log, 2, 1);
+  const auto lines = content(folder.path + "/metrics.jsonl");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+  EXPECT_THAT(log.files(), testing::Contains(testing::HasSubstr("events.out.tfevents")));
+}
+
+}  // namespace
+}  // namespace lockstep::train
