@@ -1,6 +1,5 @@
 #include "lockstep/comm/group.h"
 
-#include <ATen/Context.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <thread>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/comm/backends/local/backend.h"
@@ -39,16 +37,6 @@ const Group::State& open(const std::shared_ptr<Group::State>& state) {
     throw UsageError("the group of " + state->who() + " was destroyed; make a new one");
   }
   return *state;
-}
-
-// The backend of a job's GPUs; none if it has none for them.
-std::optional<std::string> gpu_backend(const comm::Job& job) {
-  for (const auto& [device, name] : job.registry.parse(job.backends)) {
-    if (device == at::kCUDA) {
-      return name;
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -196,52 +184,6 @@ int Group::size() const { return state_->size; }
 bool Group::is_distributed() const { return !state_->job->backends.empty(); }
 std::chrono::milliseconds Group::timeout() const { return state_->job->timeout; }
 const std::string& Group::found_by() const { return state_->job->member.found_by; }
-
-int Group::local_rank() const {
-  const auto& known = state_->job->member.local_rank;
-  return known ? *known : comm::find_place(*state_->job).local_rank;
-}
-
-int Group::local_size() const {
-  const auto& known = state_->job->member.local_size;
-  return known ? *known : comm::find_place(*state_->job).local_size;
-}
-
-int Group::node_rank() const {
-  const auto& known = state_->job->member.node_rank;
-  return known ? *known : comm::find_place(*state_->job).node_rank;
-}
-
-at::Device Group::device() const {
-  const auto gpus = static_cast<int>(at::getNumGPUs());
-  const auto& job = *state_->job;
-  const auto backend = is_distributed() ? gpu_backend(job) : std::nullopt;
-  if (gpus == 0 || (is_distributed() && !backend)) {
-    return at::kCPU;
-  }
-  const int local = local_rank();
-  if (backend && job.registry.capabilities(*backend).contains(Capability::kSharesGpus)) {
-    return {at::kCUDA, static_cast<c10::DeviceIndex>(local % gpus)};
-  }
-  if (local >= gpus) {
-    throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
-                     " has no GPU of its own, this host shows " + std::to_string(gpus) +
-                     "; start at most that many ranks here, or hide the GPUs with "
-                     "CUDA_VISIBLE_DEVICES= to use the CPU");
-  }
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(local)};
-}
-
-std::vector<int> Group::gpu_ids() const {
-  std::vector<int> ids;
-  const auto visible = Environment::of_this_process().get("CUDA_VISIBLE_DEVICES");
-  const auto names = split(visible.value_or(""), ',');
-  for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
-    const auto id = visible && i < names.size() ? parse_int(names[i]) : std::nullopt;
-    ids.push_back(static_cast<int>(id.value_or(static_cast<std::int64_t>(i))));
-  }
-  return ids;
-}
 
 std::string Group::description() const {
   const auto& job = *state_->job;

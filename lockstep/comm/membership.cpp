@@ -1,7 +1,10 @@
-// Who is there, and who shares a host: through the store, without a collective, so that a
-// rank that does not take part (one that runs Python) disturbs nothing.
+// Who is there, who shares a host, and so which GPU is whose: through the store, without a
+// collective, so that a rank that does not take part (one that runs Python) disturbs nothing.
+#include <ATen/Context.h>
+
 #include <algorithm>
 
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/text.h"
@@ -71,3 +74,66 @@ Place find_place(const Job& job) {
 }
 
 }  // namespace lockstep::comm
+
+namespace lockstep {
+namespace {
+
+// The backend of a job's GPUs; none if it has none for them.
+std::optional<std::string> gpu_backend(const comm::Job& job) {
+  for (const auto& [device, name] : job.registry.parse(job.backends)) {
+    if (device == at::kCUDA) {
+      return name;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int Group::local_rank() const {
+  const auto& known = state_->job->member.local_rank;
+  return known ? *known : comm::find_place(*state_->job).local_rank;
+}
+
+int Group::local_size() const {
+  const auto& known = state_->job->member.local_size;
+  return known ? *known : comm::find_place(*state_->job).local_size;
+}
+
+int Group::node_rank() const {
+  const auto& known = state_->job->member.node_rank;
+  return known ? *known : comm::find_place(*state_->job).node_rank;
+}
+
+at::Device Group::device() const {
+  const auto gpus = static_cast<int>(at::getNumGPUs());
+  const auto& job = *state_->job;
+  const auto backend = is_distributed() ? gpu_backend(job) : std::nullopt;
+  if (gpus == 0 || (is_distributed() && !backend)) {
+    return at::kCPU;
+  }
+  const int local = local_rank();
+  if (backend && job.registry.capabilities(*backend).contains(Capability::kSharesGpus)) {
+    return {at::kCUDA, static_cast<c10::DeviceIndex>(local % gpus)};
+  }
+  if (local >= gpus) {
+    throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
+                     " has no GPU of its own, this host shows " + std::to_string(gpus) +
+                     "; start at most that many ranks here, or hide the GPUs with "
+                     "CUDA_VISIBLE_DEVICES= to use the CPU");
+  }
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(local)};
+}
+
+std::vector<int> Group::gpu_ids() const {
+  std::vector<int> ids;
+  const auto visible = Environment::of_this_process().get("CUDA_VISIBLE_DEVICES");
+  const auto names = split(visible.value_or(""), ',');
+  for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
+    const auto id = visible && i < names.size() ? parse_int(names[i]) : std::nullopt;
+    ids.push_back(static_cast<int>(id.value_or(static_cast<std::int64_t>(i))));
+  }
+  return ids;
+}
+
+}  // namespace lockstep

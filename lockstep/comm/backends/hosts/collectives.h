@@ -50,7 +50,7 @@ class HostCollectives {
   // inputs[i] goes to rank i, outputs[i] comes from it.
   void all_to_all(const Tensors& outputs, const Tensors& inputs, Deadline deadline) const;
   // The sum of sparse tensors.
-  void all_reduce_sparse(at::Tensor tensor, Deadline deadline) const;
+  void all_reduce_sparse(const at::Tensor& tensor, Deadline deadline) const;
 
  private:
   // A piece of a tensor on its way to the other hosts; no work where this rank carries nothing.
@@ -92,7 +92,8 @@ class HostCollectives {
       return rows[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)];
     }
     [[nodiscard]] std::int64_t taken(int to, int from) const {
-      return rows[static_cast<std::size_t>(to)][static_cast<std::size_t>(size + from)];
+      return rows[static_cast<std::size_t>(to)]
+                 [static_cast<std::size_t>(size) + static_cast<std::size_t>(from)];
     }
   };
   void require_fit(const Sizes& sizes) const;

@@ -98,7 +98,7 @@ void HostCollectives::all_to_all(const Tensors& outputs, const Tensors& inputs,
   exchange(outputs, inputs, deadline);
 }
 
-void HostCollectives::all_reduce_sparse(at::Tensor tensor, Deadline deadline) const {
+void HostCollectives::all_reduce_sparse(const at::Tensor& tensor, Deadline deadline) const {
   ask("all_reduce of sparse tensors", deadline).require(map_);
   const at::Tensor sum = sparse_sum(
       parts_.size, tensor,
