@@ -2,7 +2,7 @@
 //
 // The ranks wait in the backend, so that a Python rank can take part. Each leaves its
 // number of barriers in the store first; when the wait fails, the first rank to notice
-// writes the verdict there, once, and every rank reports that same verdict.
+// writes there, once, who is missing, and every rank reports that.
 #include <algorithm>
 #include <thread>
 
@@ -44,16 +44,16 @@ std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
 
 // Which ranks were missing and how that was noticed, as the first rank to notice saw it. All ranks
 // agree on this.
-struct Verdict {
+struct MissingRanks {
   std::string missing;   // "1, 3"; empty if all had come, or the store is gone too.
   bool in_time = false;  // A connection broke before the deadline.
 };
 
-Verdict verdict_of(Group::State& state, std::uint64_t number, bool in_time) {
+MissingRanks find_missing(Group::State& state, std::uint64_t number, bool in_time) {
   try {
     const std::string mine =
         (in_time ? "broke:" : "late:") + join_numbers(not_arrived(state, number));
-    const auto key = "barrier/verdict/" + std::to_string(number);
+    const auto key = "barrier/missing/" + std::to_string(number);
     const auto first = to_string(state.store->compareSet(key, {}, to_bytes(mine)));
     const auto colon = first.find(':');
     return {first.substr(colon + 1), first.starts_with("broke:")};
@@ -62,8 +62,8 @@ Verdict verdict_of(Group::State& state, std::uint64_t number, bool in_time) {
   }
 }
 
-bool lists(const std::string& verdict, int rank) {
-  for (const auto& text : split(verdict, ',')) {
+bool lists(const std::string& ranks, int rank) {
+  for (const auto& text : split(ranks, ',')) {
     if (parse_int(trim(text)) == rank) {
       return true;
     }
@@ -94,16 +94,16 @@ void Group::barrier(const CollectiveOptions& options) const {
     });
   } catch (const PeerError& error) {
     const bool in_time = error.cause() != PeerError::Cause::kLate;
-    const Verdict verdict = verdict_of(*state_, number, in_time);
-    if (verdict.missing.empty()) {
+    const MissingRanks found = find_missing(*state_, number, in_time);
+    if (found.missing.empty()) {
       throw;
     }
-    const bool one = verdict.missing.find(',') == std::string::npos;
-    throw PeerError(what + ": " + (one ? "rank " : "ranks ") + verdict.missing +
-                    (verdict.in_time ? " had not arrived when a connection broke"
-                                     : " did not arrive within " + to_text(timeout)) +
-                    (lists(verdict.missing, rank()) ? " (this rank came too late)" : "") +
-                    "; see their logs" + (verdict.in_time ? "" : ", or raise the timeout") + " [" +
+    const bool one = found.missing.find(',') == std::string::npos;
+    throw PeerError(what + ": " + (one ? "rank " : "ranks ") + found.missing +
+                    (found.in_time ? " had not arrived when a connection broke"
+                                   : " did not arrive within " + to_text(timeout)) +
+                    (lists(found.missing, rank()) ? " (this rank came too late)" : "") +
+                    "; see their logs" + (found.in_time ? "" : ", or raise the timeout") + " [" +
                     error.what() + "]");
   }
 }

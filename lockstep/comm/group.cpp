@@ -82,8 +82,8 @@ void Group::State::count(c10::DeviceType device) {
   }
 }
 
-comm::RollEntry Group::State::roll_entry() const {
-  comm::RollEntry entry{.rank = rank, .size = size, .backend = "", .text = ""};
+comm::RankInfo Group::State::rank_info() const {
+  comm::RankInfo entry{.rank = rank, .size = size, .backend = "", .text = ""};
   for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
     if (device == at::kCPU) {
       entry.backend = backend_name;
@@ -108,7 +108,7 @@ void Group::State::connect(Deadline deadline) {
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
   }
-  comm::require_same_as_first(*store, roll_entry());
+  comm::require_same_as_first(*store, rank_info());
   std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;
   std::string custom;
   for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {

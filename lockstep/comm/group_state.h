@@ -13,7 +13,7 @@
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/progress_board.h"
-#include "lockstep/comm/rendezvous/roll_call.h"
+#include "lockstep/comm/rendezvous/rank_info.h"
 
 namespace lockstep {
 
@@ -54,7 +54,7 @@ struct Group::State {
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
   // What ranks must have in common. A rank that sees a GPU may have one more backend for it.
-  [[nodiscard]] comm::RollEntry roll_entry() const;
+  [[nodiscard]] comm::RankInfo rank_info() const;
 
   std::shared_ptr<const comm::Job> job;
   std::string name;  // "0" for the world and "1", "2", ... for its groups, as in Python.

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/interfaces.h"
-#include "lockstep/comm/rendezvous/roll_call.h"
+#include "lockstep/comm/rendezvous/rank_info.h"
 
 namespace lockstep {
 
@@ -40,7 +40,7 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
   (void)registry.factory(options.name);  // A wrong name is told before it goes into the store.
   return comm::as_peer_error(what, [&] {
     const auto meeting = request.store;
-    const comm::RollEntry mine{.rank = rank, .size = size, .backend = options.name, .text = ""};
+    const comm::RankInfo mine{.rank = rank, .size = size, .backend = options.name, .text = ""};
     comm::require_same_as_first(*meeting, mine);
     request.store = c10::make_intrusive<c10d::PrefixStore>(options.name, meeting);
     try {

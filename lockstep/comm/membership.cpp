@@ -10,7 +10,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
-#include "lockstep/comm/rendezvous/roll_call.h"
+#include "lockstep/comm/rendezvous/rank_info.h"
 
 namespace lockstep::comm {
 namespace {
@@ -27,7 +27,7 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
     std::string differ;
     try {
       missing = ranks_not_there(*state.store, state.size);
-      differ = differences(*state.store, state.roll_entry());
+      differ = differences(*state.store, state.rank_info());
     } catch (const std::exception&) {  // The store is gone as well; the first error stands.
     }
     state.leave(state.size - static_cast<int>(missing.size()));  // The others want to know as well.

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
 #include "lockstep/device/graph.h"
-#include "lockstep/parallel/buckets/plan_agreement.h"
+#include "lockstep/parallel/buckets/sync_bucket_plan.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -156,7 +156,7 @@ void Reducer::in_step(Function&& function) {
 void Reducer::replan() {
   const auto& order = *readiness_->order();
   const auto own = plan_buckets_in_order(infos(order), order, options_.limits);
-  buckets_.build(agree_on_plan(group_, own, parameters_.front().tensor.device()));
+  buckets_.build(sync_bucket_plan(group_, own, parameters_.front().tensor.device()));
   planned_anew_ = true;
 }
 

@@ -10,7 +10,7 @@ namespace lockstep::parallel {
 namespace {
 
 // The store must not take long when an error is already known.
-constexpr std::chrono::seconds kVerdictPatience{2};
+constexpr std::chrono::seconds kStorePatience{2};
 
 std::string name_of(const Progress& now) {
   const auto step = std::to_string(now.step);
@@ -88,7 +88,7 @@ void StepErrors::leave_for_others(const std::string& kind, const std::string& te
   }
   try {
     const auto store = group_.store();
-    const c10d::StoreTimeoutGuard brief(*store, kVerdictPatience);
+    const c10d::StoreTimeoutGuard brief(*store, kStorePatience);
     comm::post(*store, key_ + "/" + kind + "/" + std::to_string(group_.rank()), text);
   } catch (const std::exception&) {  // The store, or the group, is gone: nobody can read it.
   }
@@ -98,7 +98,7 @@ std::string StepErrors::left_by_others() noexcept {
   std::string text;
   try {
     const auto store = group_.store();
-    const c10d::StoreTimeoutGuard brief(*store, kVerdictPatience);
+    const c10d::StoreTimeoutGuard brief(*store, kStorePatience);
     for (int rank = 0; rank < group_.size(); ++rank) {
       const auto number = std::to_string(rank);
       const auto ended = key_ + "/ended/" + number;

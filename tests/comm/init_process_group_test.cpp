@@ -108,7 +108,8 @@ TEST(InitProcessGroup, ARankThatAsksForAnotherBackendOrSizeIsNamed) {
                     AllOf(HasSubstr("on rank 0 of 2"),
                           HasSubstr("rank 1 asks for the backend 'gloo' and a group of 3"))));
   });
-  c10d::FileStore(path, 2).wait({"default_pg/0//lockstep/roll/first"}, std::chrono::seconds(30));
+  c10d::FileStore(path, 2).wait({"default_pg/0//lockstep/rank_info/first"},
+                                std::chrono::seconds(30));
   EXPECT_THAT([&] { join(1, 3, "gloo"); },
               ThrowsMessage<UsageError>(
                   HasSubstr("rank 0 asks for the backend 'lockstep' and a group of 2")));

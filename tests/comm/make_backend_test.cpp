@@ -58,7 +58,7 @@ TEST(MakeBackend, ARankThatAsksForAnotherSizeOrBackendIsNamed) {
         ThrowsMessage<PeerError>(AllOf(HasSubstr("make_backend on rank 0 of 2"),
                                        HasSubstr("asks for the backend 'gloo' and a group of 2"))));
   });
-  store->wait({"lockstep/roll/first"}, std::chrono::seconds(30));
+  store->wait({"lockstep/rank_info/first"}, std::chrono::seconds(30));
   EXPECT_THAT([&] { make_backend(store, 1, 3); },
               ThrowsMessage<UsageError>(HasSubstr("rank 0 asks for the backend 'lockstep' and "
                                                   "a group of 2")));

@@ -88,3 +88,9 @@ def assert_same(name, case, rank, expected, found):
     assert os.path.exists(path), f"rank {rank} left nothing"
     text = difference(expected, tensor_file.read(path))
     assert not text, f"rank {rank}: {text}"
+
+
+def assert_same_on_all(name, case, world, expected, found):
+    """`expected` is a folder, or has one entry of tensors for each rank."""
+    for rank in range(world):
+        assert_same(name, case, rank, expected[rank] if isinstance(expected, (list, dict)) else expected, found)

@@ -3,7 +3,7 @@
 import alone
 import pytest
 from ddp_cases import CASES
-from jobs import CPP, PYTHON, assert_same
+from jobs import CPP, PYTHON, assert_same_on_all
 
 # Cases that alone.py can compute.
 PLAIN = ["mlp", "convnet", "mixed", "frozen", "two_buckets"]
@@ -24,16 +24,14 @@ def of_worlds(worlds):
 def test_over_gloo(jobs, world, name):
     expected = jobs.outputs([PYTHON] * world, "gloo")
     found = jobs.outputs([CPP] * world, "gloo")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)
 
 
 @of_worlds([2])
 def test_over_shared_memory_two_ranks_are_as_over_gloo(jobs, world, name):
     expected = jobs.outputs([PYTHON] * world, "gloo")
     found = jobs.outputs([CPP] * world, "shm")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)
 
 
 @pytest.mark.parametrize("name", [name for name in IN_BUCKETS if name in CASES])
@@ -47,8 +45,7 @@ def test_over_shared_memory_large_gradients_are_not_copied(jobs, name):
 def test_over_shared_memory_more_ranks_sum_in_their_order(jobs, world, name):
     expected = jobs.outputs([PYTHON] * world, "rank_order")
     found = jobs.outputs([CPP] * world, "shm")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)
 
 
 @pytest.mark.parametrize("world", [3, 4])
@@ -56,8 +53,7 @@ def test_over_shared_memory_more_ranks_sum_in_their_order(jobs, world, name):
 def test_over_shared_memory_is_as_one_process_computes_it(jobs, world, name):
     expected = alone.train(CASES[name], world, jobs.inputs)
     found = jobs.outputs([CPP] * world, "shm")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected[rank], found)
+    assert_same_on_all(name, CASES[name], world, expected, found)
 
 
 @of_worlds([2])
@@ -65,5 +61,4 @@ def test_over_shared_memory_is_as_one_process_computes_it(jobs, world, name):
 def test_a_python_and_a_cpp_rank_train_together(jobs, programs, world, name):
     expected = jobs.outputs([PYTHON] * world, "gloo")
     found = jobs.outputs(programs, "gloo")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)

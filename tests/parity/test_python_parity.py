@@ -1,7 +1,7 @@
 """PyTorch's own DistributedDataParallel over the backend, alone and beside C++ ranks, bit for bit."""
 
 import pytest
-from jobs import CPP, PYTHON, assert_same
+from jobs import CPP, PYTHON, assert_same_on_all
 from test_ddp_parity import CASES, of_worlds
 
 
@@ -9,16 +9,14 @@ from test_ddp_parity import CASES, of_worlds
 def test_python_over_lockstep_is_as_over_gloo(jobs, world, name):
     expected = jobs.outputs([PYTHON] * world, "gloo")
     found = jobs.outputs([PYTHON] * world, "lockstep")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)
 
 
 @of_worlds([3])
 def test_python_over_lockstep_sums_in_the_order_of_ranks(jobs, world, name):
     expected = jobs.outputs([PYTHON] * world, "rank_order")
     found = jobs.outputs([PYTHON] * world, "lockstep")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)
 
 
 @of_worlds([2])
@@ -26,5 +24,4 @@ def test_python_over_lockstep_sums_in_the_order_of_ranks(jobs, world, name):
 def test_python_and_cpp_ranks_share_memory(jobs, programs, world, name):
     expected = jobs.outputs([PYTHON] * world, "gloo")
     found = jobs.outputs(programs, "lockstep")
-    for rank in range(world):
-        assert_same(name, CASES[name], rank, expected, found)
+    assert_same_on_all(name, CASES[name], world, expected, found)

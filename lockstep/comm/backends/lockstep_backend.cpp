@@ -6,7 +6,7 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/backends/hosts/backend.h"
-#include "lockstep/comm/rendezvous/roll_call.h"
+#include "lockstep/comm/rendezvous/rank_info.h"
 
 namespace lockstep {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 // The map is the same on every rank, except for the rank's own place in it.
 comm::HostMap map_of(const BackendRequest& request) {
   std::vector<comm::HostCard> cards;
-  for (const auto& text : comm::call_roll(*request.store,
+  for (const auto& text : comm::gather_rank_infos(*request.store,
                                           {.rank = request.rank,
                                            .size = request.size,
                                            .backend = "lockstep",

@@ -58,14 +58,6 @@ shm::Kind kind_of(c10d::OpType type) {
 // Below this a collective is over before another thread has taken it up.
 constexpr std::size_t kBytesWorthAThread = std::size_t{16} << 10;
 
-bool is_worth_a_thread(const std::vector<at::Tensor>& outputs) {
-  std::size_t bytes = 0;
-  for (const auto& tensor : outputs) {
-    bytes += tensor.layout() == at::kStrided ? tensor.nbytes() : kBytesWorthAThread;
-  }
-  return bytes >= kBytesWorthAThread;
-}
-
 }  // namespace
 
 HostsBackend::HostsBackend(const BackendRequest& request, const HostMap& map,
@@ -120,8 +112,9 @@ WorkPointer HostsBackend::enqueue(Call call, Run run) {
   ++shared_->unfinished;
   // A large one at once, in the queue's thread: what it waits for is the network, and the caller
   // can compute.
-  const auto when =
-      is_worth_a_thread(call.outputs) ? WorkQueue::When::kAtOnce : WorkQueue::When::kWhenWaitedFor;
+  const auto when = bytes_of(call.outputs, kBytesWorthAThread) >= kBytesWorthAThread
+                        ? WorkQueue::When::kAtOnce
+                        : WorkQueue::When::kWhenWaitedFor;
   auto job = shared_->queue.start(
       [shared = shared_.get(), run = std::move(run), limit = call.timeout, name, number,
        event = std::move(event), caller = at::ThreadLocalState()] {

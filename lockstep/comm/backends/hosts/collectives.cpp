@@ -58,7 +58,7 @@ std::string describe(const at::Tensor& tensor, const c10d::ReduceOp& op) {
          " elements, " + name_of(shm_fold(op, tensor, "all_reduce").reduction.op);
 }
 
-// In the payload of an agreement each tensor begins at a multiple of this.
+// In the payload of a check each tensor begins at a multiple of this.
 std::size_t aligned(std::size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 std::size_t bytes_beside(const std::vector<at::Tensor>& tensors) {
@@ -100,7 +100,7 @@ void HostCollectives::all_reduce(const Tensors& tensors, const c10d::ReduceOp& o
     texts.push_back(describe(tensor, op));
   }
   const std::string call = "all_reduce (" + join(texts, "; ") + ")";
-  if (bytes_beside(tensors) <= HostAgreement::kPayloadBytes) {
+  if (bytes_beside(tensors) <= CallCheck::kPayloadBytes) {
     reduce_beside(call, tensors, op, deadline);
   } else {
     reduce_in_pieces(call, tensors, op, deadline);
@@ -129,14 +129,14 @@ void HostCollectives::reduce_beside(const std::string& call, const Tensors& tens
     }
     at += aligned(tensor.nbytes());
   }
-  const auto agreement = ask(call, deadline, payload);
-  agreement.require(map_);
+  const auto check = check_call(call, deadline, payload);
+  check.require(map_);
   at = 0;
   for (const auto& tensor : tensors) {
     if (parts_.lane && tensor.numel() > 0) {
       std::vector<const std::byte*> inputs;
       for (int host = 0; host < map_.hosts(); ++host) {
-        inputs.push_back(agreement.payload_of(host) + at);
+        inputs.push_back(check.payload_of(host) + at);
       }
       fold(inputs, tensor, op);
       if (op == c10d::ReduceOp::AVG) {
@@ -152,7 +152,7 @@ void HostCollectives::reduce_beside(const std::string& call, const Tensors& tens
 // piece by piece, so that shared memory works on one while the network is busy with another.
 void HostCollectives::reduce_in_pieces(const std::string& call, const Tensors& tensors,
                                        const c10d::ReduceOp& op, Deadline deadline) const {
-  const auto agreement = ask(call, deadline);
+  const auto check = check_call(call, deadline);
   bool agreed = false;
   std::deque<Carried> pieces;
   const auto arrive_first = [&] {
@@ -167,7 +167,7 @@ void HostCollectives::reduce_in_pieces(const std::string& call, const Tensors& t
       const auto shares = shares_of(flat.narrow(0, at, std::min(piece, flat.numel() - at)));
       sum_inside(shares, op, deadline);
       if (!std::exchange(agreed, true)) {
-        agreement.require(map_);
+        check.require(map_);
       }
       pieces.push_back(carry(shares, op, deadline));
       if (pieces.size() > kPiecesUnderWay) {

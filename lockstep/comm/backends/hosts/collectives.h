@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/comm/backends/hosts/agreement.h"
+#include "lockstep/comm/backends/hosts/call_check.h"
+#include "lockstep/comm/backends/hosts/gloo_wait.h"
 #include "lockstep/comm/backends/hosts/messages.h"
-#include "lockstep/comm/backends/hosts/watched_wait.h"
 
 namespace lockstep::comm {
 
@@ -30,21 +30,21 @@ class HostCollectives {
   using Tensors = std::vector<at::Tensor>;
 
   // `waiter` lives as long.
-  HostCollectives(HostParts parts, const WatchedWait& waiter)
+  HostCollectives(HostParts parts, const GlooWait& waiter)
       : parts_(std::move(parts)), map_(parts_.map), waiter_(waiter) {}
   HostCollectives(const HostCollectives&) = delete;
   HostCollectives& operator=(const HostCollectives&) = delete;
 
   // `op` is one that shm_fold() accepts for each tensor. Each byte of a large one leaves a host
-  // once, carried by one of its ranks; a small one is carried by all lanes, beside their question
-  // whether the hosts agree.
+  // once, carried by one of its ranks; a small one is carried by all lanes, beside the check
+  // that all hosts call the same.
   void all_reduce(const Tensors& tensors, const c10d::ReduceOp& op, Deadline deadline) const;
   void broadcast(const at::Tensor& tensor, int root, Deadline deadline) const;
   void barrier(Deadline deadline) const;
 
   // outputs[i] has as many bytes as rank i's input.
   void all_gather(const Tensors& outputs, const at::Tensor& input, Deadline deadline) const;
-  // Only the root gives outputs, or inputs. Sizes may differ; PeerError if two sides' do not fit.
+  // Only the root gives outputs, or inputs. Sizes may differ; PeerError if two ranks' do not fit.
   void gather(const Tensors& outputs, const at::Tensor& input, int root, Deadline deadline) const;
   void scatter(const at::Tensor& output, const Tensors& inputs, int root, Deadline deadline) const;
   // inputs[i] goes to rank i, outputs[i] comes from it.
@@ -62,8 +62,8 @@ class HostCollectives {
   };
   [[nodiscard]] const at::Tensor& own(const Tensors& shares) const;
   [[nodiscard]] Tensors shares_of(const at::Tensor& flat) const;
-  [[nodiscard]] HostAgreement ask(const std::string& call, Deadline deadline,
-                                  std::span<const std::byte> payload = {}) const {
+  [[nodiscard]] CallCheck check_call(const std::string& call, Deadline deadline,
+                                     std::span<const std::byte> payload = {}) const {
     return {parts_.lane, call, waiter_, deadline, payload};
   }
 
@@ -105,7 +105,7 @@ class HostCollectives {
 
   HostParts parts_;
   const HostMap& map_;
-  const WatchedWait& waiter_;
+  const GlooWait& waiter_;
   // All ranks run the same ones in the same order, so they agree on the tag of each.
   mutable std::uint64_t exchanges_ = 0;
 };

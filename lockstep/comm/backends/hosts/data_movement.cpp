@@ -80,8 +80,8 @@ void HostCollectives::gather_over_lane(const at::Tensor& all, const at::Tensor& 
 
 void HostCollectives::barrier(Deadline deadline) const {
   meet_inside(deadline);
-  ask("barrier", deadline).require(map_);  // All of a lane have come when it is there.
-  meet_inside(deadline);                   // Until the neighbours' lanes are through as well.
+  check_call("barrier", deadline).require(map_);  // All of a lane have come when it is there.
+  meet_inside(deadline);  // Until the neighbours' lanes are through as well.
 }
 
 void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline deadline) const {
@@ -89,17 +89,17 @@ void HostCollectives::broadcast(const at::Tensor& tensor, int root, Deadline dea
                            std::to_string(root) + ")";
   const at::Tensor bytes = as_bytes(tensor);
   const int from = map_.host_of(root);
-  const bool is_beside = tensor.nbytes() <= HostAgreement::kPayloadBytes;
+  const bool is_beside = tensor.nbytes() <= CallCheck::kPayloadBytes;
   if (from == map_.here()) {
     broadcast_inside(bytes, map_.local_rank_of(root), deadline);
   }
-  const auto agreement =
-      ask(call, deadline,
-          is_beside && from == map_.here() ? span_of(bytes) : std::span<const std::byte>());
-  agreement.require(map_);
+  const auto check =
+      check_call(call, deadline,
+                 is_beside && from == map_.here() ? span_of(bytes) : std::span<const std::byte>());
+  check.require(map_);
   if (is_beside) {
     if (from != map_.here() && parts_.lane) {
-      bytes.copy_(copy_of(agreement.payload_of(from), bytes.numel()));
+      bytes.copy_(copy_of(check.payload_of(from), bytes.numel()));
     }
     if (from != map_.here()) {
       tell_the_rest({bytes}, deadline);
@@ -145,10 +145,10 @@ void HostCollectives::all_gather(const Tensors& outputs, const at::Tensor& input
   const auto here = static_cast<std::size_t>(map_.here());
   own(parts[here]).copy_(as_bytes(input));
   gather_inside(parts[here], deadline);
-  const bool is_beside = longest <= static_cast<std::int64_t>(HostAgreement::kPayloadBytes);
-  const auto agreement = ask("all_gather (" + text_of(counts) + " bytes)", deadline,
-                             is_beside ? span_of(blocks[here]) : std::span<const std::byte>());
-  agreement.require(map_);
+  const bool is_beside = longest <= static_cast<std::int64_t>(CallCheck::kPayloadBytes);
+  const auto check = check_call("all_gather (" + text_of(counts) + " bytes)", deadline,
+                                is_beside ? span_of(blocks[here]) : std::span<const std::byte>());
+  check.require(map_);
   const auto share = own(shares_of(blocks[here]));
   const at::Tensor all = empty_bytes(is_beside ? 0 : map_.hosts() * share.numel());
   if (!is_beside) {
@@ -161,7 +161,7 @@ void HostCollectives::all_gather(const Tensors& outputs, const at::Tensor& input
     }
     if (is_beside) {
       if (parts_.lane) {
-        block.copy_(copy_of(agreement.payload_of(host), longest));
+        block.copy_(copy_of(check.payload_of(host), longest));
       }
       tell_the_rest({block}, deadline);
     } else {

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/backends/hosts/verdict.h"
+#include "lockstep/comm/backends/hosts/failure_reason.h"
 #include "lockstep/comm/peer_error.h"
 
 namespace lockstep::comm {

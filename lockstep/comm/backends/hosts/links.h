@@ -56,7 +56,7 @@ class HostLinks {
   [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
   [[nodiscard]] bool is_broken() const;
   // For Gloo's collectives, which may not notice that the group has ended.
-  [[nodiscard]] const WatchedWait& waiter() const { return waiter_; }
+  [[nodiscard]] const GlooWait& waiter() const { return waiter_; }
   void leave();
   // With works that are not done: whoever waits for them gets an error, here and elsewhere.
   void leave_at_once();
@@ -79,7 +79,7 @@ class HostLinks {
   std::shared_ptr<std::atomic<bool>> asked_ = std::make_shared<std::atomic<bool>>(false);
   Connections connections_;                                          // The lane's.
   mutable std::atomic<Deadline::Clock::time_point> closed_since_{};  // One of them.
-  WatchedWait waiter_;
+  GlooWait waiter_;
   c10::intrusive_ptr<ShmBackend> inside_;       // Null for the only rank of a host.
   c10::intrusive_ptr<c10d::Backend> lane_;      // Null for a rank without a lane.
   std::optional<HostCollectives> collectives_;  // Set by the constructor.

@@ -76,7 +76,7 @@ void HostCollectives::exchange(const Tensors& outputs, const Tensors& inputs,
 
 void HostCollectives::gather(const Tensors& outputs, const at::Tensor& input, int root,
                              Deadline deadline) const {
-  ask("gather (to rank " + std::to_string(root) + ")", deadline).require(map_);
+  check_call("gather (to rank " + std::to_string(root) + ")", deadline).require(map_);
   const auto ranks = static_cast<std::size_t>(parts_.size);
   Tensors given(ranks, empty_bytes(0));
   given[static_cast<std::size_t>(root)] = input;
@@ -85,7 +85,7 @@ void HostCollectives::gather(const Tensors& outputs, const at::Tensor& input, in
 
 void HostCollectives::scatter(const at::Tensor& output, const Tensors& inputs, int root,
                               Deadline deadline) const {
-  ask("scatter (from rank " + std::to_string(root) + ")", deadline).require(map_);
+  check_call("scatter (from rank " + std::to_string(root) + ")", deadline).require(map_);
   const auto ranks = static_cast<std::size_t>(parts_.size);
   Tensors taken(ranks, empty_bytes(0));
   taken[static_cast<std::size_t>(root)] = output;
@@ -94,12 +94,12 @@ void HostCollectives::scatter(const at::Tensor& output, const Tensors& inputs, i
 
 void HostCollectives::all_to_all(const Tensors& outputs, const Tensors& inputs,
                                  Deadline deadline) const {
-  ask("all_to_all", deadline).require(map_);
+  check_call("all_to_all", deadline).require(map_);
   exchange(outputs, inputs, deadline);
 }
 
 void HostCollectives::all_reduce_sparse(const at::Tensor& tensor, Deadline deadline) const {
-  ask("all_reduce of sparse tensors", deadline).require(map_);
+  check_call("all_reduce of sparse tensors", deadline).require(map_);
   const at::Tensor sum = sparse_sum(
       parts_.size, tensor,
       {.all_gather = [&](const Tensors& outputs,

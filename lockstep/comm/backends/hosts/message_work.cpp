@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backends/support/tensor_lists.h"
 
 namespace lockstep::comm {
 
@@ -43,7 +44,7 @@ c10::intrusive_ptr<c10::ivalue::Future> MessageWork::getFuture() {
   if (future_) {
     return future_;
   }
-  future_ = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+  future_ = new_future();
   // The links outlive it: they end after the thread that calls this.
   links_->mailbox().when_done(
       message_, Deadline::in(arrival_->call.timeout),

@@ -30,27 +30,24 @@ WorkPointer copied(const at::Tensor& to, const at::Tensor& from, const char* ope
 
 }  // namespace
 
-WorkPointer LocalBackend::broadcast(std::vector<at::Tensor>& tensors,
-                                    const c10d::BroadcastOptions&) {
+WorkPointer LocalBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions&) {
   return finished(tensors);
 }
 
-WorkPointer LocalBackend::allreduce(std::vector<at::Tensor>& tensors,
-                                    const c10d::AllreduceOptions&) {
+WorkPointer LocalBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions&) {
   return kept(tensors, "allreduce");
 }
 
-WorkPointer LocalBackend::allreduce_coalesced(std::vector<at::Tensor>& tensors,
+WorkPointer LocalBackend::allreduce_coalesced(Tensors& tensors,
                                               const c10d::AllreduceCoalescedOptions&) {
   return kept(tensors, "allreduce");
 }
 
-WorkPointer LocalBackend::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions&) {
+WorkPointer LocalBackend::reduce(Tensors& tensors, const c10d::ReduceOptions&) {
   return kept(tensors, "reduce");
 }
 
-WorkPointer LocalBackend::allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                                    std::vector<at::Tensor>& inputs,
+WorkPointer LocalBackend::allgather(TensorLists& outputs, Tensors& inputs,
                                     const c10d::AllgatherOptions&) {
   return copied(outputs.at(0).at(0), inputs.at(0), "allgather");
 }
@@ -60,19 +57,17 @@ WorkPointer LocalBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
   return copied(output, input, "allgather_into_tensor");
 }
 
-WorkPointer LocalBackend::gather(std::vector<std::vector<at::Tensor>>& outputs,
-                                 std::vector<at::Tensor>& inputs, const c10d::GatherOptions&) {
+WorkPointer LocalBackend::gather(TensorLists& outputs, Tensors& inputs,
+                                 const c10d::GatherOptions&) {
   return copied(outputs.at(0).at(0), inputs.at(0), "gather");
 }
 
-WorkPointer LocalBackend::scatter(std::vector<at::Tensor>& outputs,
-                                  std::vector<std::vector<at::Tensor>>& inputs,
+WorkPointer LocalBackend::scatter(Tensors& outputs, TensorLists& inputs,
                                   const c10d::ScatterOptions&) {
   return copied(outputs.at(0), inputs.at(0).at(0), "scatter");
 }
 
-WorkPointer LocalBackend::reduce_scatter(std::vector<at::Tensor>& outputs,
-                                         std::vector<std::vector<at::Tensor>>& inputs,
+WorkPointer LocalBackend::reduce_scatter(Tensors& outputs, TensorLists& inputs,
                                          const c10d::ReduceScatterOptions&) {
   return copied(outputs.at(0), inputs.at(0).at(0), "reduce_scatter");
 }
@@ -88,8 +83,8 @@ WorkPointer LocalBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
   return copied(output, input, "all_to_all");
 }
 
-WorkPointer LocalBackend::alltoall(std::vector<at::Tensor>& outputs,
-                                   std::vector<at::Tensor>& inputs, const c10d::AllToAllOptions&) {
+WorkPointer LocalBackend::alltoall(Tensors& outputs, Tensors& inputs,
+                                   const c10d::AllToAllOptions&) {
   return copied(outputs.at(0), inputs.at(0), "all_to_all");
 }
 

@@ -1,5 +1,4 @@
-// The backend itself: how its group is formed and its operations start. The collectives are in
-// reductions.cpp, those that only move data in data_movement.cpp.
+// The backend itself: how its group is formed and its operations start, and messages.
 #include "lockstep/comm/backends/mpi/backend.h"
 
 #include <ATen/ThreadLocalState.h>

@@ -1,6 +1,7 @@
 #include "lockstep/comm/backends/mpi/work.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backends/support/tensor_lists.h"
 
 namespace lockstep::comm {
 
@@ -24,8 +25,7 @@ bool MpiWork::wait(std::chrono::milliseconds timeout) {
 c10::intrusive_ptr<c10::ivalue::Future> MpiWork::getFuture() {
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future_ = new_future();
     operation_->when_done([future = future_, outputs = outputs_](const std::exception_ptr& error) {
       error ? future->setError(error) : future->markCompleted(at::IValue(outputs));
     });

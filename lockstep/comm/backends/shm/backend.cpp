@@ -8,7 +8,6 @@
 #include <c10/util/Logging.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "lockstep/base/error.h"
@@ -18,6 +17,7 @@
 #include "lockstep/comm/backends/support/finished_work.h"
 #include "lockstep/comm/backends/support/profile.h"
 #include "lockstep/comm/backends/support/queued_work.h"
+#include "lockstep/comm/backends/support/tensor_lists.h"
 #include "lockstep/device/graph.h"
 
 namespace lockstep::comm {
@@ -33,14 +33,6 @@ std::unique_ptr<shm::Team> join_team(const BackendRequest& request, std::vector<
   return shm::Team::join(request.rank, request.size, board, Deadline::in(request.connect_timeout),
                          {.numbers = std::move(numbers),
                           .notice = [](const std::string& text) { LOG(WARNING) << text; }});
-}
-
-std::size_t bytes_of(const std::vector<at::Tensor>& tensors) {
-  return std::accumulate(
-      tensors.begin(), tensors.end(), std::size_t{0},
-      [](std::size_t sum, const at::Tensor& tensor) {
-        return sum + (tensor.layout() == at::kStrided ? tensor.nbytes() : kBackgroundBytes);
-      });
 }
 
 // The thread that runs a collective may have to copy into a tensor with gaps, for which it needs
@@ -114,7 +106,8 @@ WorkPointer ShmBackend::enqueue(Call call, Run run) {
   }
   const shm::CallName name =
       part_of_.value_or(shm::CallName{.number = next_number(), .kind = std::nullopt});
-  const bool in_background = core_to_spare_ && bytes_of(call.outputs) >= kBackgroundBytes;
+  const bool in_background =
+      core_to_spare_ && bytes_of(call.outputs, kBackgroundBytes) >= kBackgroundBytes;
   auto event = begin_profile(call.type, call.inputs);
   auto state = state_for(call.outputs, event != nullptr);
   std::function<void()> task = [team = group_->team.get(), run = std::move(run), name,
@@ -190,6 +183,77 @@ WorkPointer ShmBackend::start_reduce_scatter(Call call, const Tensors& outputs,
       shm::reduce_scatter(team, result.data(), tensors, folds[i], deadline);
       result.write_back();
     }
+  });
+}
+
+WorkPointer ShmBackend::start_broadcast(Call call, const at::Tensor& tensor, int root) {
+  return enqueue(std::move(call), [tensor, root](shm::Team& team, Deadline deadline) {
+    const bool gives = team.rank() == root;
+    const Packed packed(tensor, gives ? Use::kRead : Use::kWrite);
+    shm::broadcast(team, packed.tensor(), shm_dtype(tensor.scalar_type()), root, deadline);
+    if (!gives) {
+      packed.write_back();
+    }
+  });
+}
+
+WorkPointer ShmBackend::start_all_gather(Call call, const TensorLists& outputs,
+                                         const Tensors& inputs) {
+  return enqueue(std::move(call), [outputs, inputs](shm::Team& team, Deadline deadline) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const auto results = packed(outputs[i], Use::kWrite);
+      shm::all_gather(team, outputs_of(results), Packed(inputs[i], Use::kRead).input(),
+                      shm_dtype(inputs[i].scalar_type()), deadline);
+      write_back(results);
+    }
+  });
+}
+
+WorkPointer ShmBackend::start_all_gather_into(Call call, const Tensors& outputs,
+                                              const Tensors& inputs) {
+  return enqueue(std::move(call), [outputs, inputs](shm::Team& team, Deadline deadline) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Packed result(outputs[i], Use::kWrite);
+      const Packed input(inputs[i], Use::kRead);
+      std::vector<shm::Output> parts;
+      for (int rank = 0; rank < team.size(); ++rank) {
+        parts.push_back(
+            {result.data() + static_cast<std::size_t>(rank) * input.bytes(), input.bytes()});
+      }
+      shm::all_gather(team, parts, input.input(), shm_dtype(inputs[i].scalar_type()), deadline);
+      result.write_back();
+    }
+  });
+}
+
+WorkPointer ShmBackend::start_gather(Call call, const Tensors& outputs, const at::Tensor& input,
+                                     int root) {
+  return enqueue(std::move(call), [outputs, input, root](shm::Team& team, Deadline deadline) {
+    const auto results = packed(outputs, Use::kWrite);
+    shm::gather(team, outputs_of(results), Packed(input, Use::kRead).input(),
+                shm_dtype(input.scalar_type()), root, deadline);
+    write_back(results);
+  });
+}
+
+WorkPointer ShmBackend::start_scatter(Call call, const at::Tensor& output, const Tensors& inputs,
+                                      int root) {
+  return enqueue(std::move(call), [output, inputs, root](shm::Team& team, Deadline deadline) {
+    const Packed result(output, Use::kWrite);
+    const auto given = packed(inputs, Use::kRead);
+    shm::scatter(team, result.output(), inputs_of(given), shm_dtype(output.scalar_type()), root,
+                 deadline);
+    result.write_back();
+  });
+}
+
+WorkPointer ShmBackend::start_all_to_all(Call call, const Tensors& outputs, const Tensors& inputs) {
+  return enqueue(std::move(call), [outputs, inputs](shm::Team& team, Deadline deadline) {
+    const auto results = packed(outputs, Use::kWrite);
+    const auto given = packed(inputs, Use::kRead);
+    shm::all_to_all(team, outputs_of(results), inputs_of(given), shm_dtype(inputs[0].scalar_type()),
+                    deadline);
+    write_back(results);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/record_function.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backends/support/tensor_lists.h"
 
 namespace lockstep::comm {
 
@@ -54,8 +55,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ShmReceive::getFuture() {
   group_->team->watch().throw_if_broken();  // Also in a fork.
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future_ = new_future();
     group_->receive_thread.when_done(
         message_->receipt, Deadline::in(default_timeout_), [message = message_, future = future_] {
           try {

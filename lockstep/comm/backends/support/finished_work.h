@@ -3,6 +3,8 @@
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "lockstep/comm/backends/support/tensor_lists.h"
+
 namespace lockstep::comm {
 
 class FinishedWork : public c10d::Work {
@@ -12,8 +14,7 @@ class FinishedWork : public c10d::Work {
   }
   std::vector<at::Tensor> result() override { return result_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override {
-    auto future =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    auto future = new_future();
     future->markCompleted(at::IValue(result_));
     return future;
   }

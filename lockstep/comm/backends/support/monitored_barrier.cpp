@@ -16,15 +16,15 @@ struct Tags {
   std::uint64_t go_on = arrived + 1;
 };
 
-// What the list looked like when the time was over.
-struct RollCall {
+// When the time was over.
+struct Arrivals {
   std::vector<int> came;
   std::vector<int> missing;
   std::string why;  // Of the first that is missing.
 };
 
-RollCall call_roll(const MonitoredBarrier& barrier, const Tags& tags) {
-  RollCall roll;
+Arrivals wait_for_arrivals(const MonitoredBarrier& barrier, const Tags& tags) {
+  Arrivals arrivals;
   const auto deadline = Deadline::in(barrier.timeout);
   std::vector<MonitoredBarrier::Wait> waits{nullptr};  // By rank.
   for (int rank = 1; rank < barrier.size; ++rank) {
@@ -33,18 +33,18 @@ RollCall call_roll(const MonitoredBarrier& barrier, const Tags& tags) {
   for (int rank = 1; rank < barrier.size; ++rank) {
     try {
       waits[static_cast<std::size_t>(rank)](deadline);
-      roll.came.push_back(rank);
+      arrivals.came.push_back(rank);
     } catch (const PeerError& error) {
-      roll.missing.push_back(rank);
-      if (roll.why.empty()) {
-        roll.why = error.what();
+      arrivals.missing.push_back(rank);
+      if (arrivals.why.empty()) {
+        arrivals.why = error.what();
       }
       if (!barrier.wait_all_ranks) {
         break;
       }
     }
   }
-  return roll;
+  return arrivals;
 }
 
 void report_to_rank_0(const MonitoredBarrier& barrier, const Tags& tags) {
@@ -67,19 +67,20 @@ void MonitoredBarrier::run() const {
     report_to_rank_0(*this, tags);
     return;
   }
-  std::string verdict;
+  std::string failure;
   if (timeout <= std::chrono::milliseconds(0) && size > 1) {
-    verdict = "Rank 0 timed out in monitoredBarrier after " + to_text(timeout) +
+    failure = "Rank 0 timed out in monitoredBarrier after " + to_text(timeout) +
               ", before it looked for the others";
-  } else if (const auto roll = call_roll(*this, tags); !roll.missing.empty()) {
-    verdict =
-        std::string(roll.missing.size() == 1 ? "Rank " : "Ranks ") + join_numbers(roll.missing) +
-        " failed to pass monitoredBarrier in " + to_text(timeout) +
-        "; came: " + (roll.came.empty() ? "none" : join_numbers(roll.came)) + " [" + roll.why + "]";
+  } else if (const auto arrivals = wait_for_arrivals(*this, tags); !arrivals.missing.empty()) {
+    failure = std::string(arrivals.missing.size() == 1 ? "Rank " : "Ranks ") +
+              join_numbers(arrivals.missing) + " failed to pass monitoredBarrier in " +
+              to_text(timeout) +
+              "; came: " + (arrivals.came.empty() ? "none" : join_numbers(arrivals.came)) + " [" +
+              arrivals.why + "]";
   }
-  if (!verdict.empty()) {
-    break_up(verdict);
-    throw PeerError(verdict);
+  if (!failure.empty()) {
+    break_up(failure);
+    throw PeerError(failure);
   }
   for (int other = 1; other < size; ++other) {
     send(other, tags.go_on);

@@ -1,6 +1,7 @@
 #include "lockstep/comm/backends/support/queued_work.h"
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backends/support/tensor_lists.h"
 
 namespace lockstep::comm {
 
@@ -35,8 +36,7 @@ c10::intrusive_ptr<c10::ivalue::Future> QueuedWork::getFuture() {
   queue_->require_owner();
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    future_ = new_future();
     queue_->when_done(
         *job_, [future = future_, outputs = outputs_](const std::exception_ptr& error) {
           error ? future->setError(error) : future->markCompleted(at::IValue(outputs));

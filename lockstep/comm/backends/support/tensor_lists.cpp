@@ -57,6 +57,18 @@ void divide_in_place(const at::Tensor& sum, int ranks) {
   }
 }
 
+std::size_t bytes_of(const std::vector<at::Tensor>& tensors, std::size_t sparse) {
+  std::size_t bytes = 0;
+  for (const auto& tensor : tensors) {
+    bytes += tensor.layout() == at::kStrided ? tensor.nbytes() : sparse;
+  }
+  return bytes;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> new_future() {
+  return c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+}
+
 bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like) {
   return std::all_of(tensors.begin(), tensors.end(),
                      [&](const at::Tensor& tensor) { return tensor.sizes() == like.sizes(); });

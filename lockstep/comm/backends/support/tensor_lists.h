@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <ATen/core/ivalue.h>
 #include <functional>
 #include <vector>
 
@@ -24,6 +25,12 @@ std::function<void()> copy_back(const std::vector<at::Tensor>& buffers,
 
 // Turns a sum into an average. Integers are rounded towards zero, as by NCCL.
 void divide_in_place(const at::Tensor& sum, int ranks);
+
+// `sparse` counts for each tensor that is not dense.
+std::size_t bytes_of(const std::vector<at::Tensor>& tensors, std::size_t sparse);
+
+// The future of a work, whose value is a list of tensors.
+c10::intrusive_ptr<c10::ivalue::Future> new_future();
 
 bool same_shapes(const std::vector<at::Tensor>& tensors, const at::Tensor& like);
 std::vector<std::int64_t> element_counts(const std::vector<at::Tensor>& tensors);

@@ -145,7 +145,7 @@ TEST_P(HostCollectivesOf, NanWinsInMinAndMax) {
   on_hosts([](Group& world) {
     for (const auto dtype : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
       for (const auto op : {c10d::ReduceOp::MIN, c10d::ReduceOp::MAX}) {
-        expect_nan_wins(world, op, dtype, 3);      // Beside the agreement.
+        expect_nan_wins(world, op, dtype, 3);      // Beside the check.
         expect_nan_wins(world, op, dtype, 20000);  // Too much for that.
       }
     }

@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// Small enough to travel beside the agreement, and not.
+// Small enough to travel beside the check, and not.
 TEST(HostMoves, AllGatherCollectsUnequalSizesFromUnevenHosts) {
   run_on_hosts({1, 2, 3}, [](Group& world) {
     for (const int unit : {1, 5000}) {

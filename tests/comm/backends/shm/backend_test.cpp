@@ -95,21 +95,6 @@ TEST(ShmBackend, MultipliesEachRanksFactor) {
   });
 }
 
-TEST(ShmBackend, HasEveryFormOfReduceScatter) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    auto input = at::arange(4, at::kFloat) + static_cast<double>(world.rank());
-    auto output = at::empty({2});
-    backend->_reduce_scatter_base(output, input, {})->wait();
-    EXPECT_EQ(output[0].item<float>(), world.rank() == 0 ? 1 : 5);
-    Tensors outputs{at::empty({2}), at::empty({1})};
-    Tensors inputs{input, at::full({2}, 1.0F)};
-    backend->reduce_scatter_tensor_coalesced(outputs, inputs, {})->wait();
-    EXPECT_TRUE(outputs[0].equal(output));
-    EXPECT_EQ(outputs[1].item<float>(), 2);
-  });
-}
-
 // Large enough for several chunks.
 TEST(ShmBackend, AReduceScatterMayBeInPlace) {
   on_ranks(3, [](Group& world) {
@@ -120,38 +105,6 @@ TEST(ShmBackend, AReduceScatterMayBeInPlace) {
     auto output = input[world.rank()];
     world.backend()->_reduce_scatter_base(output, input, {})->wait();
     EXPECT_TRUE(output.equal(expected));
-  });
-}
-
-TEST(ShmBackend, RefusesOutputsThatShareMemoryBeforeTheyCostTheGroup) {
-  on_ranks(2, [](Group& world) {
-    const auto backend = world.backend();
-    auto input = at::full({4}, 1.0F);
-    auto output = at::zeros({2});
-    if (world.rank() == 0) {
-      Tensors twice{output, output};
-      Tensors inputs{input, input};
-      auto one_place = at::zeros({1}).expand({2});
-      auto other = input.narrow(0, 2, 2);  // What rank 1 is to get.
-      Tensors received{one_place};
-      EXPECT_THROW(backend->allreduce_coalesced(twice, {}), UsageError);
-      EXPECT_THROW(backend->reduce_scatter_tensor_coalesced(twice, inputs, {}), UsageError);
-      EXPECT_THROW(backend->_reduce_scatter_base(one_place, input, {}), UsageError);
-      EXPECT_THROW(backend->_reduce_scatter_base(other, input, {}), UsageError);
-      EXPECT_THROW(backend->recv(received, 1, 0), UsageError);
-      EXPECT_THROW(backend->recvAnysource(received, 0), UsageError);
-    }
-    backend->_reduce_scatter_base(output, input, {})->wait();
-    EXPECT_EQ(output[1].item<float>(), 2);
-  });
-}
-
-TEST(ShmBackend, CoalescesReductionsOfSeveralDtypes) {
-  on_ranks(2, [](Group& world) {
-    Tensors tensors{at::full({3}, 1.0F), at::full({2}, 2, at::kLong)};
-    world.backend()->allreduce_coalesced(tensors, {})->wait();
-    EXPECT_TRUE(tensors[0].equal(at::full({3}, 2.0F)));
-    EXPECT_TRUE(tensors[1].equal(at::full({2}, 4, at::kLong)));
   });
 }
 

@@ -97,5 +97,23 @@ TEST_P(DataMovement, AllToAllOfOneTensorFollowsTheSplitSizes) {
       GetParam());
 }
 
+// Large enough for several chunks.
+TEST_P(DataMovement, AnAllGatherMayBeInPlace) {
+  run_ranks(
+      3,
+      [](Group& world) {
+        constexpr std::int64_t kCount = 200000;
+        auto output = at::full({3, kCount}, -1.0F);
+        auto input = output[world.rank()];
+        input.copy_(at::arange(kCount, at::kFloat) + static_cast<double>(world.rank()));
+        world.backend()->_allgather_base(output, input, {})->wait();
+        for (int rank = 0; rank < 3; ++rank) {
+          EXPECT_TRUE(
+              output[rank].equal(at::arange(kCount, at::kFloat) + static_cast<double>(rank)));
+        }
+      },
+      GetParam());
+}
+
 }  // namespace
 }  // namespace lockstep::comm

@@ -1,5 +1,7 @@
 // Every backend of ours refuses a call that cannot work before it costs the group anything: results
 // that lie in one place or where another rank's input is still to be read, and wrong arguments.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -233,6 +235,43 @@ TEST_P(RefusedCall, WithArgumentsThatDoNotFit) {
               backend.send(tensors, 2, 0);
             }};
   });
+}
+
+class Reductions : public ::testing::TestWithParam<const char*> {};
+
+INSTANTIATE_TEST_SUITE_P(OfBackend, Reductions,
+                         ::testing::ValuesIn(lockstep::testing::own_backends()),
+                         [](const auto& tested) { return tested.param; });
+
+TEST_P(Reductions, HasEveryFormOfReduceScatter) {
+  lockstep::testing::run_ranks(
+      2,
+      [](Group& world) {
+        const auto backend = world.backend();
+        auto input = at::arange(4, at::kFloat) + static_cast<double>(world.rank());
+        auto output = at::empty({2});
+        backend->_reduce_scatter_base(output, input, {})->wait();
+        EXPECT_EQ(output[0].item<float>(), world.rank() == 0 ? 1 : 5);
+        Tensors outputs{at::empty({2}), at::empty({1})};
+        Tensors inputs{input, at::full({2}, 1.0F)};
+        backend->reduce_scatter_tensor_coalesced(outputs, inputs, {})->wait();
+        EXPECT_TRUE(outputs[0].equal(output));
+        EXPECT_EQ(outputs[1].item<float>(), 2);
+      },
+      GetParam());
+}
+
+TEST_P(Reductions, CoalescesSeveralDtypesAndKeepsGaps) {
+  lockstep::testing::run_ranks(
+      2,
+      [](Group& world) {
+        const auto wide = at::zeros({4, 6});
+        Tensors tensors{wide.narrow(1, 1, 2).fill_(1), at::full({2}, 2, at::kLong)};
+        world.backend()->allreduce_coalesced(tensors, {})->wait();
+        EXPECT_EQ(wide.sum().item<float>(), 2.0F * 8);
+        EXPECT_TRUE(tensors[1].equal(at::full({2}, 4, at::kLong)));
+      },
+      GetParam());
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "lockstep/comm/backends/hosts/watched_wait.h"
+#include "lockstep/comm/backends/hosts/gloo_wait.h"
 
 #include <algorithm>
 #include <thread>
@@ -8,7 +8,7 @@
 
 namespace lockstep::comm {
 
-void WatchedWait::wait(c10d::Work& work) const {
+void GlooWait::wait(c10d::Work& work) const {
   constexpr std::chrono::milliseconds kLook{500};
   bool had_ended = false;
   while (true) {
@@ -29,14 +29,14 @@ void WatchedWait::wait(c10d::Work& work) const {
   }
 }
 
-c10::intrusive_ptr<c10d::Work> WatchedWait::remember(c10::intrusive_ptr<c10d::Work> work) const {
+c10::intrusive_ptr<c10d::Work> GlooWait::remember(c10::intrusive_ptr<c10d::Work> work) const {
   const std::lock_guard lock(mutex_);
   std::erase_if(remembered_, [](const auto& old) { return old->isCompleted(); });
   remembered_.push_back(work);
   return work;
 }
 
-bool WatchedWait::left_one_behind(std::chrono::milliseconds patience) const {
+bool GlooWait::left_one_behind(std::chrono::milliseconds patience) const {
   const auto deadline = Deadline::in(patience);
   const std::lock_guard lock(mutex_);
   const auto all_done = [this] {

@@ -1,6 +1,7 @@
 // What c10d's users can ask for and Group does not; collectives_test.cpp has the rest.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -16,7 +17,35 @@ using testing::on_two_mpi_ranks;
 using ::testing::ThrowsMessage;
 using Tensors = std::vector<at::Tensor>;
 
-TEST(MpiReductions, ManyTensorsOfManyKindsInOneCall) {
+TEST(MpiCollectives, AllGatherFillsOneTensorAlsoOneWithGaps) {
+  on_two_mpi_ranks([](Group& world) {
+    auto input = at::full({2}, world.rank() + 1);
+    auto output = at::zeros({4}, at::kLong);
+    auto with_gaps = at::zeros({4, 2}, at::kLong).select(1, 0);
+    world.backend()->_allgather_base(output, input)->wait();
+    world.backend()->_allgather_base(with_gaps, input)->wait();
+    EXPECT_EQ(output[1].item<std::int64_t>(), 1);
+    EXPECT_EQ(output[2].item<std::int64_t>(), 2);
+    EXPECT_TRUE(with_gaps.equal(output));
+    auto small = at::zeros({2}, at::kLong);
+    EXPECT_THAT(
+        [&] { world.backend()->_allgather_base(small, input); },
+        ThrowsMessage<UsageError>(HasSubstr("the output has 2 elements of Long, expected 4")));
+  });
+}
+
+TEST(MpiCollectives, EveryDtypeTravels) {
+  on_two_mpi_ranks([](Group& world) {
+    for (const auto dtype : {at::kBool, at::kBFloat16, at::kFloat8_e5m2, at::kComplexDouble}) {
+      Tensors tensors{at::full({3}, world.rank() == 0 ? 1 : 0, at::kFloat).to(dtype)};
+      world.backend()->broadcast(tensors)->wait();
+      EXPECT_EQ(tensors[0].to(at::kComplexDouble).abs().sum().item<double>(), 3)
+          << c10::toString(dtype);
+    }
+  });
+}
+
+TEST(MpiCollectives, ManyTensorsOfManyKindsInOneCall) {
   on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({3}, world.rank() + 1.0), at::full({0}, 1.0),
                     at::full({2, 2}, world.rank() + 1, at::kHalf),
@@ -28,7 +57,7 @@ TEST(MpiReductions, ManyTensorsOfManyKindsInOneCall) {
   });
 }
 
-TEST(MpiReductions, TruthValuesStayTruthValues) {
+TEST(MpiCollectives, TruthValuesStayTruthValues) {
   on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({3}, true)};
     world.backend()->allreduce(tensors)->wait();
@@ -41,7 +70,7 @@ TEST(MpiReductions, TruthValuesStayTruthValues) {
   });
 }
 
-TEST(MpiReductions, HalvesAreRoundedOnceAtTheEnd) {
+TEST(MpiCollectives, HalvesAreRoundedOnceAtTheEnd) {
   on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({1}, world.rank() == 0 ? 60000 : 60002, at::kHalf)};
     c10d::AllreduceOptions options;
@@ -51,19 +80,7 @@ TEST(MpiReductions, HalvesAreRoundedOnceAtTheEnd) {
   });
 }
 
-TEST(MpiReductions, OneTensorIsReducedAndCutAmongTheRanks) {
-  on_two_mpi_ranks([](Group& world) {
-    auto input = at::arange(6) + world.rank();
-    auto output = at::full({3}, -1, at::kLong);
-    world.backend()->_reduce_scatter_base(output, input)->wait();
-    EXPECT_TRUE(output.equal(2 * at::arange(3) + (world.rank() == 0 ? 1 : 7)));
-    auto uneven = at::arange(5);
-    EXPECT_THAT([&] { world.backend()->_reduce_scatter_base(output, uneven); },
-                ThrowsMessage<UsageError>(HasSubstr("5 elements, expected a multiple of the 2")));
-  });
-}
-
-TEST(MpiReductions, WhatMpiCannotDoIsAUsageErrorThatNamesTheCall) {
+TEST(MpiCollectives, WhatMpiCannotDoIsAUsageErrorThatNamesTheCall) {
   on_two_mpi_ranks([](Group& world) {
     Tensors tensors{at::full({3}, 1.0)};
     c10d::AllreduceOptions options;

@@ -12,9 +12,9 @@ namespace lockstep::comm {
 // Gloo forgets a send that begins while its connection breaks: the work then sleeps until its
 // timeout, whatever happens to the connection. So a waiting thread checks every half second whether
 // the group has ended.
-class WatchedWait {
+class GlooWait {
  public:
-  explicit WatchedWait(std::function<bool()> has_ended) : has_ended_(std::move(has_ended)) {}
+  explicit GlooWait(std::function<bool()> has_ended) : has_ended_(std::move(has_ended)) {}
 
   // Waits until a collective is done. Throws its error, or ConnectionLost if the work is not
   // done half a second after the group has ended.

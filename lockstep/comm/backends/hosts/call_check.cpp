@@ -1,4 +1,4 @@
-#include "lockstep/comm/backends/hosts/agreement.h"
+#include "lockstep/comm/backends/hosts/call_check.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -24,7 +24,7 @@ std::uint64_t fnv1a(const std::string& text) {
 struct Message {
   std::uint64_t hash;  // Of the whole text.
   char call[120];      // As much of it as there is room for.
-  std::byte payload[HostAgreement::kPayloadBytes];
+  std::byte payload[CallCheck::kPayloadBytes];
 };
 static_assert(sizeof(Message) == 2048 && offsetof(Message, payload) % 64 == 0);
 
@@ -34,9 +34,8 @@ const Message& message_of(const at::Tensor& all, int host) {
 
 }  // namespace
 
-HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, const std::string& call,
-                             const WatchedWait& waiter, Deadline deadline,
-                             std::span<const std::byte> payload)
+CallCheck::CallCheck(const c10::intrusive_ptr<c10d::Backend>& lane, const std::string& call,
+                     const GlooWait& waiter, Deadline deadline, std::span<const std::byte> payload)
     : waiter_(waiter) {
   if (!lane) {
     return;
@@ -52,7 +51,7 @@ HostAgreement::HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, cons
   work_ = waiter_.remember(lane->_allgather_base(all_, mine, options));
 }
 
-void HostAgreement::require(const HostMap& map) const {
+void CallCheck::require(const HostMap& map) const {
   if (!work_) {
     return;
   }
@@ -71,8 +70,6 @@ void HostAgreement::require(const HostMap& map) const {
   }
 }
 
-const std::byte* HostAgreement::payload_of(int host) const {
-  return message_of(all_, host).payload;
-}
+const std::byte* CallCheck::payload_of(int host) const { return message_of(all_, host).payload; }
 
 }  // namespace lockstep::comm

@@ -1,4 +1,4 @@
-#include "lockstep/comm/backends/hosts/agreement.h"
+#include "lockstep/comm/backends/hosts/call_check.h"
 
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -16,15 +16,15 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(HostAgreement, ARankWithoutALaneIsToldNothing) {
+TEST(CallCheck, ARankWithoutALaneIsToldNothing) {
   const auto deadline = Deadline::in(std::chrono::seconds(1));
-  const WatchedWait waiter([] { return false; });
+  const GlooWait waiter([] { return false; });
   const HostMap map({HostCard{"here", "box", {}}}, 0);
-  EXPECT_NO_THROW(HostAgreement(nullptr, "barrier", waiter, deadline).require(map));
+  EXPECT_NO_THROW(CallCheck(nullptr, "barrier", waiter, deadline).require(map));
 }
 
 // All sides, of two hosts and of more; of small tensors, of large ones, and of one of each.
-TEST(HostAgreement, DifferentCallsAreAnErrorThatShowsAllSides) {
+TEST(CallCheck, DifferentCallsAreAnErrorThatShowsAllSides) {
   for (const auto& hosts : std::vector<std::vector<int>>{{1, 1}, {2, 2}, {1, 2, 3}}) {
     for (const auto& [here, there] :
          std::vector<std::pair<int, int>>{{10, 12}, {70000, 80000}, {10, 80000}}) {
@@ -41,7 +41,7 @@ TEST(HostAgreement, DifferentCallsAreAnErrorThatShowsAllSides) {
   }
 }
 
-TEST(HostAgreement, DifferentKindsAreAnErrorThatShowsBoth) {
+TEST(CallCheck, DifferentKindsAreAnErrorThatShowsBoth) {
   lockstep::testing::run_on_hosts({1, 1, 1}, [](Group& world) {
     Tensors tensors{at::zeros({10})};
     EXPECT_THAT(

@@ -1,4 +1,4 @@
-#include "lockstep/parallel/buckets/plan_agreement.h"
+#include "lockstep/parallel/buckets/sync_bucket_plan.h"
 
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
@@ -13,17 +13,17 @@ using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
 
-TEST(PlanAgreement, GivesAllRanksThePlanOfRank0) {
+TEST(SyncBucketPlan, GivesAllRanksThePlanOfRank0) {
   run_ranks(2, [](Group& world) {
     const std::vector<Bucket> first{
         {.parameters = {3, 1}}, {.parameters = {0}}, {.parameters = {2}}};
     const std::vector<Bucket> other{{.parameters = {0, 1, 2, 3}}};
-    EXPECT_EQ(agree_on_plan(world, world.rank() == 0 ? first : other, at::kCPU), first);
-    EXPECT_EQ(agree_on_plan(world, world.rank() == 0 ? other : first, at::kCPU), other);
+    EXPECT_EQ(sync_bucket_plan(world, world.rank() == 0 ? first : other, at::kCPU), first);
+    EXPECT_EQ(sync_bucket_plan(world, world.rank() == 0 ? other : first, at::kCPU), other);
   });
 }
 
-TEST(PlanAgreement, RejectsWhatIsNoPlan) {
+TEST(SyncBucketPlan, RejectsWhatIsNoPlan) {
   run_ranks(2, [](Group& world) {
     for (const auto& [parameters, sizes] :
          std::vector<std::pair<std::vector<int>, std::vector<int>>>{
@@ -39,7 +39,7 @@ TEST(PlanAgreement, RejectsWhatIsNoPlan) {
           world.broadcast(at::tensor(sizes, at::kInt)).wait();
         }
       } else {
-        EXPECT_THAT([&] { agree_on_plan(world, {{.parameters = {0, 1}}}, at::kCPU); },
+        EXPECT_THAT([&] { sync_bucket_plan(world, {{.parameters = {0, 1}}}, at::kCPU); },
                     ThrowsMessage<PeerError>(HasSubstr("rank 1 of 2: rank 0's plan")));
       }
     }

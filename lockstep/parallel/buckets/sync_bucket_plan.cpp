@@ -1,4 +1,4 @@
-#include "lockstep/parallel/buckets/plan_agreement.h"
+#include "lockstep/parallel/buckets/sync_bucket_plan.h"
 
 #include <ATen/ops/tensor.h>
 
@@ -26,8 +26,8 @@ std::vector<int> from_rank_0(const Group& group, const std::vector<int>& own, at
 
 }  // namespace
 
-std::vector<Bucket> agree_on_plan(const Group& group, const std::vector<Bucket>& own,
-                                  at::Device device) {
+std::vector<Bucket> sync_bucket_plan(const Group& group, const std::vector<Bucket>& own,
+                                     at::Device device) {
   std::vector<int> parameters;
   std::vector<int> sizes;
   for (const auto& bucket : own) {

@@ -1,4 +1,4 @@
-#include "lockstep/comm/rendezvous/roll_call.h"
+#include "lockstep/comm/rendezvous/rank_info.h"
 
 #include <c10/util/Exception.h>
 
@@ -13,14 +13,14 @@ namespace {
 
 constexpr std::size_t kListed = 16;  // Ranks that a message names.
 
-std::string roll_key(int rank) { return "roll/" + std::to_string(rank); }
+std::string info_key(int rank) { return "rank_info/" + std::to_string(rank); }
 
-std::string write_entry(const RollEntry& entry) {
+std::string write_entry(const RankInfo& entry) {
   return std::to_string(entry.rank) + "\n" + std::to_string(entry.size) + "\n" + entry.backend +
          "\n" + entry.text;
 }
 
-RollEntry read_entry(const std::string& text) {
+RankInfo read_entry(const std::string& text) {
   std::vector<std::string> lines;
   std::size_t at = 0;
   for (auto end = text.find('\n'); lines.size() < 3 && end != std::string::npos;
@@ -41,17 +41,17 @@ RollEntry read_entry(const std::string& text) {
           .text = text.substr(at)};
 }
 
-bool same_group(const RollEntry& mine, const RollEntry& theirs) {
+bool same_group(const RankInfo& mine, const RankInfo& theirs) {
   return mine.size == theirs.size && mine.backend == theirs.backend;
 }
 
-std::string describe(const RollEntry& entry) {
+std::string describe(const RankInfo& entry) {
   return "rank " + std::to_string(entry.rank) + " asks for " +
          (entry.backend.empty() ? "no backend" : "the backend '" + entry.backend + "'") +
          " and a group of " + std::to_string(entry.size);
 }
 
-void require_same_group(const RollEntry& mine, const RollEntry& theirs) {
+void require_same_group(const RankInfo& mine, const RankInfo& theirs) {
   if (!same_group(mine, theirs)) {
     throw UsageError(describe(mine) + ", " + describe(theirs) +
                      "; all ranks need the same backend and size");
@@ -68,7 +68,7 @@ bool store_may_be_older() {
 std::vector<int> wait_for_all(c10d::Store& store, int size, std::chrono::milliseconds time) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < size; ++rank) {
-    keys.push_back(roll_key(rank));
+    keys.push_back(info_key(rank));
   }
   try {
     store.wait(keys, time);
@@ -78,7 +78,7 @@ std::vector<int> wait_for_all(c10d::Store& store, int size, std::chrono::millise
   }
 }
 
-void warn(c10d::Store& store, const RollEntry& mine, const std::vector<int>& absent,
+void warn(c10d::Store& store, const RankInfo& mine, const std::vector<int>& absent,
           Deadline deadline) {
   const auto differ = differences(store, mine);
   TORCH_WARN("rank ", mine.rank, " of ", mine.size, " waits for ", list_ranks(absent),
@@ -95,14 +95,14 @@ std::string list_ranks(std::vector<int> ranks) {
   return noun + join_numbers(ranks) + (more > 0 ? " and " + std::to_string(more) + " more" : "");
 }
 
-void require_same_as_first(c10d::Store& store, const RollEntry& mine) {
-  store.set(roll_key(mine.rank), write_entry(mine));
+void require_same_as_first(c10d::Store& store, const RankInfo& mine) {
+  store.set(info_key(mine.rank), write_entry(mine));
   if (store_may_be_older()) {
     return;
   }
   std::string first;
   try {
-    first = store.compareSet("roll/first", "", write_entry(mine));
+    first = store.compareSet("rank_info/first", "", write_entry(mine));
   } catch (const std::exception&) {  // Not every store can; the group is formed without.
     return;
   }
@@ -112,19 +112,19 @@ void require_same_as_first(c10d::Store& store, const RollEntry& mine) {
 std::vector<int> ranks_not_there(c10d::Store& store, int size) {
   std::vector<int> ranks;
   for (int rank = 0; rank < size; ++rank) {
-    if (!store.check({roll_key(rank)})) {
+    if (!store.check({info_key(rank)})) {
       ranks.push_back(rank);
     }
   }
   return ranks;
 }
 
-std::string differences(c10d::Store& store, const RollEntry& mine) {
+std::string differences(c10d::Store& store, const RankInfo& mine) {
   for (int rank = 0; rank < mine.size; ++rank) {
-    if (rank == mine.rank || !store.check({roll_key(rank)})) {
+    if (rank == mine.rank || !store.check({info_key(rank)})) {
       continue;
     }
-    const auto theirs = read_entry(store.get_to_str(roll_key(rank)));
+    const auto theirs = read_entry(store.get_to_str(info_key(rank)));
     if (!same_group(mine, theirs)) {
       return describe(theirs) + ", this one for the backend '" + mine.backend +
              "' and a group of " + std::to_string(mine.size);
@@ -133,9 +133,9 @@ std::string differences(c10d::Store& store, const RollEntry& mine) {
   return "";
 }
 
-std::vector<std::string> call_roll(c10d::Store& store, const RollEntry& mine,
-                                   std::chrono::milliseconds timeout,
-                                   std::chrono::milliseconds patience) {
+std::vector<std::string> gather_rank_infos(c10d::Store& store, const RankInfo& mine,
+                                           std::chrono::milliseconds timeout,
+                                           std::chrono::milliseconds patience) {
   const auto deadline = Deadline::in(timeout);
   require_same_as_first(store, mine);
   auto absent = wait_for_all(store, mine.size, std::min(deadline.as_timeout(), patience));
@@ -152,7 +152,7 @@ std::vector<std::string> call_roll(c10d::Store& store, const RollEntry& mine,
   }
   std::vector<std::string> texts;
   for (int rank = 0; rank < mine.size; ++rank) {
-    auto theirs = read_entry(store.get_to_str(roll_key(rank)));
+    auto theirs = read_entry(store.get_to_str(info_key(rank)));
     if (!store_may_be_older()) {
       require_same_group(mine, theirs);
     }

@@ -1,4 +1,4 @@
-#include "lockstep/comm/backends/hosts/verdict.h"
+#include "lockstep/comm/backends/hosts/failure_reason.h"
 
 #include <functional>
 #include <future>
@@ -11,7 +11,7 @@
 namespace lockstep::comm {
 namespace {
 
-constexpr const char* kVerdict = "verdict";
+constexpr const char* kReasonKey = "failure_reason";
 constexpr std::chrono::seconds kStorePatience{1};
 
 // In the store: the cause's letter, then the text.
@@ -84,7 +84,7 @@ PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
 PeerError first_reason(const c10::intrusive_ptr<c10d::Store>& store, const PeerError& reason) {
   const auto mine = to_bytes(reason);
   const auto first = ask<std::vector<std::uint8_t>>(
-      mine, [store, mine] { return store->compareSet(kVerdict, {}, mine); });
+      mine, [store, mine] { return store->compareSet(kReasonKey, {}, mine); });
   return first.empty() ? reason : from_bytes(first);
 }
 
@@ -94,7 +94,7 @@ bool has_reason(const c10::intrusive_ptr<c10d::Store>& store,
     return false;
   }
   return ask<bool>(false, [store, asked] {
-    const bool given = store->check({kVerdict});
+    const bool given = store->check({kReasonKey});
     *asked = false;  // A store that has failed is not asked again.
     return given;
   });

@@ -1,4 +1,4 @@
-#include "lockstep/comm/backends/hosts/verdict.h"
+#include "lockstep/comm/backends/hosts/failure_reason.h"
 
 #include <gmock/gmock.h>
 
@@ -31,39 +31,39 @@ std::string reason(const std::string& words, const std::vector<std::string>& sil
   return reason_for(gloo::IoException(words), silent).what();
 }
 
-TEST(HostVerdict, TheHostOfTheBrokenConnectionIsNamed) {
+TEST(FailureReason, TheHostOfTheBrokenConnectionIsNamed) {
   const auto text = reason("Connection closed by peer [10.0.0.3]:4711");
   EXPECT_THAT(text, StartsWith("host 'c' (10.0.0.3; rank 2) broke its connection"));
   EXPECT_THAT(text, HasSubstr("rank 0 saw: Connection closed by peer"));
 }
 
-TEST(HostVerdict, ASilentHostIsNotTakenForOneThatClosed) {
+TEST(FailureReason, ASilentHostIsNotTakenForOneThatClosed) {
   EXPECT_THAT(reason("Connection closed by peer", {"10.0.0.2"}),
               StartsWith("host 'b' (10.0.0.2; rank 1) does not answer any more"));
   EXPECT_THAT(reason("read [10.0.0.2]: Connection timed out"), HasSubstr("does not answer"));
 }
 
-TEST(HostVerdict, ALateHostIsNotTakenForADeadOne) {
+TEST(FailureReason, ALateHostIsNotTakenForADeadOne) {
   const auto late =
       reason_for(gloo::IoException("Timed out waiting 300ms for recv operation to complete"));
   EXPECT_THAT(late.what(), HasSubstr("has not arrived in time"));
   EXPECT_EQ(late.cause(), PeerError::Cause::kLate);
 }
 
-TEST(HostVerdict, WhatGoesWrongHereIsBlamedOnNobodyElse) {
+TEST(FailureReason, WhatGoesWrongHereIsBlamedOnNobodyElse) {
   const std::string text =
       reason_for(std::runtime_error("Connection closed, says one who is not Gloo")).what();
   EXPECT_THAT(text, StartsWith("rank 0 failed in it"));
   EXPECT_THAT(text, Not(HasSubstr("host")));
 }
 
-TEST(HostVerdict, WhatSharedMemorySaysStandsAsItIs) {
+TEST(FailureReason, WhatSharedMemorySaysStandsAsItIs) {
   const auto late = reason_for(PeerError("rank 1 is late", PeerError::Cause::kLate));
   EXPECT_STREQ(late.what(), "rank 1 is late");
   EXPECT_EQ(late.cause(), PeerError::Cause::kLate);
 }
 
-TEST(HostVerdict, ARankThatLeftIsNotTakenForOneThatDied) {
+TEST(FailureReason, ARankThatLeftIsNotTakenForOneThatDied) {
   using How = net::RankGone::How;
   const auto text = [](How how) {
     return std::string(reason_for(net::RankGone(2, how, "its words")).what());
@@ -74,7 +74,7 @@ TEST(HostVerdict, ARankThatLeftIsNotTakenForOneThatDied) {
   EXPECT_THAT(text(How::kDied), HasSubstr("rank 0 saw: its words"));
 }
 
-TEST(HostVerdict, TheFirstReasonIsEverybodys) {
+TEST(FailureReason, TheFirstReasonIsEverybodys) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const PeerError mine("the first", PeerError::Cause::kLate);
   EXPECT_STREQ(first_reason(store, mine).what(), "the first");

@@ -1,4 +1,4 @@
-#include "lockstep/comm/backends/hosts/watched_wait.h"
+#include "lockstep/comm/backends/hosts/gloo_wait.h"
 
 #include <gmock/gmock.h>
 
@@ -20,8 +20,8 @@ class Told : public c10d::Work {
   using c10d::Work::finish;
 };
 
-TEST(WatchedWait, ReturnsWhenTheWorkIsDone) {
-  const WatchedWait waiter([] { return false; });
+TEST(GlooWait, ReturnsWhenTheWorkIsDone) {
+  const GlooWait waiter([] { return false; });
   Told work;
   std::thread later([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(700));  // Longer than between two looks.
@@ -32,24 +32,24 @@ TEST(WatchedWait, ReturnsWhenTheWorkIsDone) {
   EXPECT_FALSE(waiter.left_one_behind(kBriefly));
 }
 
-TEST(WatchedWait, ThrowsWhatTheWorkFailedWith) {
-  const WatchedWait waiter([] { return true; });
+TEST(GlooWait, ThrowsWhatTheWorkFailedWith) {
+  const GlooWait waiter([] { return true; });
   Told work;
   work.finish(std::make_exception_ptr(std::runtime_error("no route")));
   EXPECT_THAT([&] { waiter.wait(work); }, ThrowsMessage<std::runtime_error>(HasSubstr("no route")));
   EXPECT_FALSE(waiter.left_one_behind(kBriefly));
 }
 
-TEST(WatchedWait, LeavesAWorkBehindThatDoesNotEndWithTheGroup) {
-  const WatchedWait waiter([] { return true; });
+TEST(GlooWait, LeavesAWorkBehindThatDoesNotEndWithTheGroup) {
+  const GlooWait waiter([] { return true; });
   Told work;
   EXPECT_THAT([&] { waiter.wait(work); },
               ThrowsMessage<ConnectionLost>(HasSubstr("Gloo did not notice")));
   EXPECT_TRUE(waiter.left_one_behind(kBriefly));
 }
 
-TEST(WatchedWait, RemembersAWorkForWhichNobodyWaited) {
-  const WatchedWait waiter([] { return true; });
+TEST(GlooWait, RemembersAWorkForWhichNobodyWaited) {
+  const GlooWait waiter([] { return true; });
   const auto work = c10::make_intrusive<Told>();
   EXPECT_EQ(waiter.remember(work), work);
   EXPECT_TRUE(waiter.left_one_behind(kBriefly));

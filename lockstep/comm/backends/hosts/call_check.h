@@ -1,4 +1,4 @@
-// Whether all hosts of a lane are about to do the same; small tensors travel with the question.
+// Checks that all hosts of a lane call the same collective; small tensors travel with the check.
 #pragma once
 
 #include <cstddef>
@@ -7,27 +7,26 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/base/deadline.h"
+#include "lockstep/comm/backends/hosts/gloo_wait.h"
 #include "lockstep/comm/backends/hosts/host_map.h"
-#include "lockstep/comm/backends/hosts/watched_wait.h"
 
 namespace lockstep::comm {
 
 // The first thing that each collective sends between hosts. Its size is the same for every call:
-// hosts whose calls differ understand each other. Asked at once and answered when require() is
-// called, so that work inside the host can be done in between.
-class HostAgreement {
+// hosts whose calls differ understand each other. Sent at once and read when require() is called,
+// so that work inside the host can be done in between.
+class CallCheck {
  public:
   // What can travel along, in bytes: more than 1 KiB, so that small tensors need no second
   // message, and little enough that a barrier does not notice (15 us at 1 Gbit/s).
   static constexpr std::size_t kPayloadBytes = 1920;
 
-  // All ranks of the lane ask, whatever they call. `lane` is null for a rank without one, which
-  // is told nothing. `payload` has at most kPayloadBytes.
-  HostAgreement(const c10::intrusive_ptr<c10d::Backend>& lane, const std::string& call,
-                const WatchedWait& waiter, Deadline deadline,
-                std::span<const std::byte> payload = {});
+  // All ranks of the lane send one, whatever they call. `lane` is null for a rank without one,
+  // which is told nothing. `payload` has at most kPayloadBytes.
+  CallCheck(const c10::intrusive_ptr<c10d::Backend>& lane, const std::string& call,
+            const GlooWait& waiter, Deadline deadline, std::span<const std::byte> payload = {});
 
-  // Throws PeerError, on all hosts, that shows all sides if their calls differ.
+  // Throws PeerError, on all hosts, that shows all calls if they differ.
   void require(const HostMap& map) const;
 
   // What that host's rank of the lane sent along; after require(), and not without a lane. Aligned
@@ -35,7 +34,7 @@ class HostAgreement {
   [[nodiscard]] const std::byte* payload_of(int host) const;
 
  private:
-  const WatchedWait& waiter_;
+  const GlooWait& waiter_;
   at::Tensor all_;  // One message of each host.
   c10::intrusive_ptr<c10d::Work> work_;
 };
