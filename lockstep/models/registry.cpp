@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
