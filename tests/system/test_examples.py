@@ -1,6 +1,7 @@
 """The example programs, as a reader of the documentation would start them."""
 
 import re
+import socket
 import subprocess
 
 import pytest
@@ -107,3 +108,44 @@ def test_loading_a_folder_keeps_its_images_in_memory(launcher, tmp_path):
     assert len(re.findall(r"rank \d of 2: 2 batches, .*; 61 of 61 images of epoch 0", done.stdout)) == 2
     assert "61 images in 3 classes" in done.stdout
     assert re.search(r"image cache '/dev/shm/.*': .* in use", done.stdout)
+
+
+def example(launcher, name, *arguments):
+    return subprocess.Popen([str(BIN / "examples" / name), *map(str, arguments)], env=launcher.environment(), text=True,
+                            cwd=launcher.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_driver_starts_the_ranks_of_one_and_of_two_machines(launcher):
+    job = example(launcher, "mnist_amp", "--gpus", 2, "--epochs", 2)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 0, err
+    losses = [float(loss) for loss in re.findall(r"on 2 ranks: loss (\S+)", out)]
+    assert len(losses) == 2 and losses[1] < losses[0]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        master = f"127.0.0.1:{free.getsockname()[1]}"
+    jobs = [example(launcher, "mnist_amp", "--nodes", 2, "--gpus", 1, "--nr", nr, "--master", master) for nr in (0, 1)]
+    ends = [job.communicate(timeout=60) for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], ends
+    assert "epoch 1 of 1 on 2 ranks" in ends[0][0] and ends[1][0] == ""
+
+
+def test_table_with_an_unused_branch(launcher):
+    rows = "\n".join(f"{i % 17},{i % 5},{i % 11},{int(i % 17 > 8)}" for i in range(400))
+    (launcher.folder / "pima.csv").write_text(rows + "\n")
+    job = example(launcher, "pima", "pima.csv", 2)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 0, err
+    accuracy, count = re.search(r"accuracy (\S+) % of (\d+) rows on 2 ranks", out).groups()
+    assert float(accuracy) > 90 and count == "80"
+
+
+def test_own_network_has_all_of_the_trainer(launcher):
+    flags = ["generated", "--model", "mynet", "--nproc", 2, "--epochs", 1, "--fast-dev-run", 3]
+    job = example(launcher, "own_network", *flags)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 0, err
+    assert "mynet with 101770 parameters" in out and "finished 1 epoch" in out
+    job = example(launcher, "own_network", "generated", "--model", "mynett")
+    _, err = job.communicate(timeout=60)
+    assert job.returncode == 2 and "mynet" in err

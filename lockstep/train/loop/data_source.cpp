@@ -5,6 +5,7 @@
 
 #include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/datasets/cifar_dataset.h"
 #include "lockstep/data/datasets/combined_datasets.h"
@@ -214,8 +215,13 @@ DataSource image_folder(const TrainConfig& config) {
 }
 
 [[noreturn]] void refuse_name(const std::string& data) {
+  auto nearest = nearest_name(data, {"fashion-mnist", "generated"});
+  if (!nearest) {
+    nearest = nearest_path(data);
+  }
   throw UsageError("there is no data '" + data +
-                   "': no file or folder of that path, and no name of fashion-mnist, generated");
+                   "': no file or folder of that path, and no name of fashion-mnist, generated" +
+                   (nearest ? "; HINT: " + *nearest : ""));
 }
 
 DataSource of_path(const TrainConfig& config) {

@@ -3,11 +3,13 @@
 #include <ATen/Context.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/loop/console.h"
 #include "lockstep/train/loop/profile.h"
@@ -32,8 +34,22 @@ std::string model_for(const TrainConfig& config, const DataSource& source) {
 std::shared_ptr<models::Network> make_network(const std::string& name, const DataSource& source,
                                               const Networks& networks) {
   const models::ModelOptions options{source.num_classes, source.input};
-  const auto own = networks.find(name);
-  return own != networks.end() ? own->second(options) : models::get_model(name, options);
+  if (const auto own = networks.find(name); own != networks.end()) {
+    return own->second(options);
+  }
+  std::vector<std::string> names;
+  for (const auto& [known, make] : networks) {
+    names.push_back(known);
+  }
+  for (const auto& info : models::list_models()) {
+    names.push_back(info.name);
+  }
+  if (std::ranges::find(names, name) == names.end()) {
+    const auto nearest = nearest_name(name, names);
+    throw UsageError("--model: there is no network '" + name + "', expected one of " +
+                     join(names, ", ") + (nearest ? "; HINT: --model " + *nearest : ""));
+  }
+  return models::get_model(name, options);
 }
 
 // One epoch of few steps, and no file.

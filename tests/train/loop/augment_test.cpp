@@ -36,7 +36,8 @@ TEST(BatchTransform, MixesImagesAndLabels) {
   for (const TrainConfig& config : {TrainConfig{.mixup = 0.2}, TrainConfig{.cutmix = 1}}) {
     data::SampleRandom random(0, 0, 0);
     const auto before = images();
-    const auto batch = batch_transform(config, image_source())({before.data.clone(), before.target}, random);
+    const auto batch =
+        batch_transform(config, image_source())({before.data.clone(), before.target}, random);
     EXPECT_FALSE(batch.data.equal(before.data));
     EXPECT_EQ(batch.target.sizes(), at::IntArrayRef({8, 3}));
   }

@@ -12,7 +12,8 @@ namespace {
 
 TEST(CheckpointKeeper, Saves) {
   const toys::Folder folder;
-  CheckpointKeeper keeper(folder.path + "/checkpoints", [](const std::string& text) { FAIL() << text; });
+  CheckpointKeeper keeper(folder.path + "/checkpoints",
+                          [](const std::string& text) { FAIL() << text; });
   keeper.save({.model = {{"weight", at::ones({2})}}}, {.best = true});
   EXPECT_TRUE(keeper.finish());
   EXPECT_TRUE(std::filesystem::exists(folder.path + "/checkpoints/best.pt"));

@@ -12,7 +12,8 @@ namespace {
 
 void write_image(const std::string& path, int value) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
-  std::ofstream(path, std::ios::binary) << "P6 8 8 255\n" << std::string(192, static_cast<char>(value));
+  std::ofstream(path, std::ios::binary) << "P6 8 8 255\n"
+                                        << std::string(192, static_cast<char>(value));
 }
 
 void write_classes(const std::string& root, int images) {
@@ -42,7 +43,9 @@ TEST(OpenData, TableIsSplitAndScaled) {
   EXPECT_NEAR(train->data().select(1, 0).std(false).item<float>(), 1, 1e-5);
   EXPECT_EQ(train->data().select(1, 1).abs().max().item<float>(), 0);  // A constant column.
   EXPECT_EQ(open_data({.data = folder.path + "/points.csv"}).index, source.index);
-  EXPECT_EQ(open_data({.data = folder.path + "/points.csv", .label = "class", .val_split = 0.5}).train->size(), 25);
+  EXPECT_EQ(open_data({.data = folder.path + "/points.csv", .label = "class", .val_split = 0.5})
+                .train->size(),
+            25);
 }
 
 TEST(OpenData, FolderWithPartsForTrainingAndValidation) {

@@ -4,6 +4,7 @@
 #include <torch/nn/modules/conv.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/loop/copied.h"
 #include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
@@ -42,12 +43,7 @@ TEST_F(LearnerTest, GoesOnToTheSameBitsFromItsCheckpoint) {
     steps(first, 3);
     Checkpoint checkpoint;
     first.save_to(checkpoint);
-    const auto value = lockstep::to_value(checkpoint, [](const at::Tensor& tensor) {
-      Snapshot snapshot;
-      auto taken = snapshot.take(tensor);
-      snapshot.copy_to(std::shared_ptr<void>(std::malloc(snapshot.bytes() + 1), std::free));
-      return taken;
-    });
+    const auto value = lockstep::to_value(checkpoint, copied);
     auto second = make(config);
     second.load(from_value("test", value));
     steps(second, 3, 3);
@@ -88,15 +84,15 @@ TEST_F(LearnerTest, FlagsChangeWhatIsLearned) {
 TEST_F(LearnerTest, ChannelsLastIsTheWeightsFormat) {
   config_ = {.channels_last = true};
   torch::nn::Sequential net(torch::nn::Conv2d(3, 4, 3));
-  const Learner learner(config_, BatchPlan{1, 1, 1, 1, 1}, std::make_shared<models::Network>(net.ptr()),
-                        init_process_group());
+  const Learner learner(config_, BatchPlan{1, 1, 1, 1, 1},
+                        std::make_shared<models::Network>(net.ptr()), init_process_group());
   EXPECT_TRUE(weight(learner).is_contiguous(at::MemoryFormat::ChannelsLast));
 }
 
 TEST_F(LearnerTest, WeightsOfOtherShapesAreLeftOut) {
   auto learner = make({});
-  const auto missing =
-      learner.load_weights({.model = {{"module.0.weight", at::ones({3, 4})}, {"0.bias", at::ones({9})}}});
+  const auto missing = learner.load_weights(
+      {.model = {{"module.0.weight", at::ones({3, 4})}, {"0.bias", at::ones({9})}}});
   EXPECT_THAT(missing, testing::ElementsAre("0.bias"));
   EXPECT_EQ(weight(learner).sum().item<float>(), 12);
   EXPECT_THROW(learner.load_weights({.model = {{"other", at::ones({3, 4})}}}), UsageError);

@@ -49,8 +49,9 @@ TEST(Recipe, SchedulesAreInStepsOfEpochs) {
   EXPECT_EQ(rates({.epochs = 4, .sched = "constant"}, 4), (std::vector<double>{1, 1, 1, 1}));
   EXPECT_EQ(rates({.epochs = 4, .sched = "step", .decay_epochs = 1, .decay_rate = 0.5}, 6),
             (std::vector<double>{1, 1, 0.5, 0.5, 0.25, 0.25}));
-  EXPECT_EQ(rates({.epochs = 4, .sched = "multistep", .decay_milestones = {1}, .decay_rate = 0.5}, 4),
-            (std::vector<double>{1, 1, 0.5, 0.5}));
+  EXPECT_EQ(
+      rates({.epochs = 4, .sched = "multistep", .decay_milestones = {1}, .decay_rate = 0.5}, 4),
+      (std::vector<double>{1, 1, 0.5, 0.5}));
   const auto cosine = rates({.epochs = 2, .min_lr = 0.1}, 5);
   EXPECT_EQ(cosine[0], 1);
   EXPECT_NEAR(cosine[2], 0.55, 1e-12);
@@ -58,7 +59,8 @@ TEST(Recipe, SchedulesAreInStepsOfEpochs) {
 }
 
 TEST(Recipe, WarmupComesFirst) {
-  const auto found = rates({.epochs = 4, .sched = "constant", .warmup_epochs = 1, .warmup_lr = 0.5}, 4);
+  const auto found =
+      rates({.epochs = 4, .sched = "constant", .warmup_epochs = 1, .warmup_lr = 0.5}, 4);
   EXPECT_NEAR(found[0], 0.5, 1e-12);
   EXPECT_NEAR(found[1], 0.75, 1e-12);
   EXPECT_NEAR(found[2], 1, 1e-12);

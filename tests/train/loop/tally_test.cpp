@@ -1,5 +1,6 @@
 #include "lockstep/train/loop/tally.h"
 
+#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
@@ -9,13 +10,15 @@ namespace lockstep::train {
 namespace {
 
 at::Tensor scores() {
-  return at::tensor(std::vector<double>{9, 8, 7, 6, 5, 4, 1, 2, 3, 4, 5, 6}).view({2, 6}).to(at::kFloat);
+  return at::tensor(std::vector<double>{9, 8, 7, 6, 5, 4, 1, 2, 3, 4, 5, 6})
+      .view({2, 6})
+      .to(at::kFloat);
 }
 
 TEST(Tally, CountsTheBestAndTheBestFive) {
   Tally tally(at::kCPU);
-  tally.add(scores(), at::tensor({0, 0}, at::kLong), at::tensor(0.5));
-  tally.add(scores(), at::tensor({5, 4}, at::kLong), at::tensor(1.5));
+  tally.add(scores(), at::tensor({0, 0}, at::kLong), at::scalar_tensor(0.5));
+  tally.add(scores(), at::tensor({5, 4}, at::kLong), at::scalar_tensor(1.5));
   const auto found = scores_over(init_process_group({.backend = "gloo"}), tally.sums());
   EXPECT_EQ(found.samples, 4);
   EXPECT_EQ(found.loss, 1.0);
@@ -25,14 +28,15 @@ TEST(Tally, CountsTheBestAndTheBestFive) {
 
 TEST(Tally, ProbabilitiesCountByTheirLargest) {
   Tally tally(at::kCPU);
-  const auto mixed = at::tensor(std::vector<double>{.6, 0, 0, 0, 0, .4, 0, 0, 0, 0, .1, .9}).view({2, 6});
-  tally.add(scores(), mixed, at::tensor(0.0));
+  const auto mixed =
+      at::tensor(std::vector<double>{.6, 0, 0, 0, 0, .4, 0, 0, 0, 0, .1, .9}).view({2, 6});
+  tally.add(scores(), mixed, at::scalar_tensor(0.0));
   EXPECT_EQ(scores_of(tally.sums()).top1, 100);
 }
 
 TEST(Tally, FewerThanFiveClassesAreAllAmongFive) {
   Tally tally(at::kCPU);
-  tally.add(scores().slice(1, 0, 2), at::tensor({1, 1}, at::kLong), at::tensor(0.0));
+  tally.add(scores().slice(1, 0, 2), at::tensor({1, 1}, at::kLong), at::scalar_tensor(0.0));
   EXPECT_EQ(scores_of(tally.sums()).top5, 100);
 }
 

@@ -1,0 +1,217 @@
+"""Each flag of `lockstep train` changes what it names."""
+
+import json
+import re
+import subprocess
+
+import pytest
+
+from conftest import BIN
+from training import checkpoint, environment, losses, metrics, start, summary, train, weights, write_idx
+
+RUN = "runs/data-convnet"
+SHORT = ["data", "--batch-size", 32, "--epochs", 1, "--log-interval", 1]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flags")
+    write_idx(folder / "data", train=320, test=64)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(shared):
+    train(shared, *SHORT, "--output", "plain")
+    return losses(shared / "plain/data-convnet")
+
+
+@pytest.mark.parametrize("flags", [
+    ["--seed", 1], ["--lr", 0.1], ["--lr-base", 1], ["--momentum", 0.5], ["--weight-decay", 0.5], ["--opt", "nesterov"],
+    ["--opt", "adam"], ["--opt", "adamw"], ["--sched", "constant"], ["--sched", "step", "--decay-epochs", 0.2],
+    ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
+    ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9],
+    ["--amp", "bf16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
+    ["--global-batch-size", 16], ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
+    ["--warmup-epochs", 0.5, "--warmup-lr", 0.01], ["--sched", "step", "--decay-epochs", 0.2, "--decay-rate", 0.5],
+], ids=lambda flags: "".join(map(str, flags)))
+def test_losses_change(shared, plain, flags):
+    name = "".join(map(str, flags)).strip("-")
+    train(shared, *SHORT, "--output", name, *flags)
+    run = next((shared / name).iterdir())
+    found = losses(run)
+    assert found and found != plain
+    assert all(loss == loss for loss in map(float, found)), "not a number"
+
+
+@pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--validation-batch-size", 7],
+                                   ["--find-unused-parameters"], ["--checkpoint-interval", 3], ["--data-dir", "data"],
+                                   ["--backend", "gloo", "--nproc", 1, "--timeout", 60]],
+                         ids=lambda flags: "".join(map(str, flags)))
+def test_losses_stay(shared, plain, flags):
+    name = "stay" + "".join(map(str, flags))
+    train(shared, *SHORT, "--output", name, *flags)
+    assert losses(shared / name / "data-convnet") == plain
+
+
+def test_channels_last_is_kept_in_the_checkpoint(shared):
+    train(shared, *SHORT, "--output", "last", "--channels-last")
+    weight = checkpoint(shared / "last/data-convnet")["model"]["4.weight"]
+    assert weight.stride() != weight.contiguous().stride()
+
+
+def test_averages_are_kept_and_validated(shared):
+    out = train(shared, *SHORT, "--output", "ema", "--model-ema", "--model-ema-decay", 0.5).stdout
+    saved = checkpoint(shared / "ema/data-convnet")
+    assert not saved["model_ema"]["4.weight"].equal(saved["model"]["4.weight"])
+    assert "finished" in out
+
+
+def test_one_global_batch_has_the_same_samples_for_any_number_of_ranks(shared):
+    found = {}
+    for ranks in (1, 2):
+        flags = ["--model", "mlp", "--global-batch-size", 32, "--output", f"global{ranks}", "--nproc", ranks]
+        train(shared, "data", "--epochs", 1, "--log-interval", 1, *flags)
+        found[ranks] = losses(shared / f"global{ranks}/data-mlp")
+    assert len(found[1]) == len(found[2]) == 10
+    assert all(abs(a - b) < 1e-4 for a, b in zip(found[1], found[2]))
+
+
+def test_dry_run_and_fast_dev_run_leave_nothing(shared):
+    out = train(shared, *SHORT, "--output", "none", "--dry-run").stdout
+    assert "1 epochs of 10 steps of 32" in out and "finished" not in out
+    out = train(shared, *SHORT, "--output", "none", "--fast-dev-run", 2).stdout
+    assert "2/2" in out and "finished 1 epoch" in out
+    assert not (shared / "none").exists()
+
+
+def test_early_stop(shared):
+    out = train(shared, *SHORT, "--output", "early", "--epochs", 30, "--lr", 1e-12, "--early-stop", 2).stdout
+    assert "stopped early after" in out
+    assert len(summary(shared / "early/data-convnet")) < 30
+
+
+def test_eval_only_has_the_runs_accuracy(shared, plain):
+    row = summary(shared / "plain/data-convnet")[-1]
+    out = train(shared, *SHORT, "--output", "plain", "--eval-only", "--json").stdout
+    found = json.loads(out)
+    assert found["eval_top1"] == float(row["eval_top1"]) and found["samples"] == 64
+    assert abs(found["eval_loss"] - float(row["eval_loss"])) < 1e-6
+
+
+def test_init_weights_starts_with_them(shared, plain):
+    file = shared / "plain/data-convnet/checkpoints/last.pt"
+    train(shared, *SHORT, "--output", "init", "--init-weights", file)
+    assert losses(shared / "init/data-convnet")[0] < plain[0] / 2
+
+
+def test_profile_writes_a_trace(shared):
+    train(shared, *SHORT, "--output", "profile", "--profile", "--epochs", 2)
+    trace = json.loads((shared / "profile/data-convnet/trace.json").read_text())
+    assert any("conv" in event.get("name", "") for event in trace["traceEvents"])
+
+
+def test_json_is_all_of_stdout(shared):
+    done = train(shared, *SHORT, "--output", "json", "--json")
+    assert json.loads(done.stdout)["state"] == "finished"
+    assert "epoch 1 of 1" in done.stderr
+
+
+def test_log_interval_is_steps(shared):
+    train(shared, *SHORT, "--output", "interval", "--log-interval", 4)
+    assert [line["step"] for line in metrics(shared / "interval/data-convnet") if "loss" in line] == [4, 8, 10]
+
+
+def test_a_table_trains_an_mlp(tmp_path):
+    rows = "\n".join(f"{i % 17},{i % 5},{int(i % 17 > 8)}" for i in range(400))
+    (tmp_path / "points.csv").write_text("a,b,class\n" + rows + "\n")
+    out = train(tmp_path, "points.csv", "--epochs", 10, "--batch-size", 20, "--nproc", 2).stdout
+    assert "360 training and 40 validation rows in 2 classes" in out
+    out = train(tmp_path, "points.csv", "--label", "b", "--val-split", 0.5, "--dry-run").stdout
+    assert "200 training and 200 validation rows in 5 classes" in out
+    assert float(summary(tmp_path / "runs/points-mlp")[-1]["eval_top1"]) > 90
+
+
+def test_a_folder_of_images_trains_a_resnet(tmp_path):
+    for i in range(40):
+        path = tmp_path / f"photos/class{i % 2}/{i}.ppm"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"P6 40 40 255\n" + bytes([200 * (i % 2) + i] * 4800))
+    train(tmp_path, "photos", "--input-size", 32, "--batch-size", 8, "--epochs", 1, "--reprob", 0.5)
+    saved = checkpoint(tmp_path / "runs/photos-resnet18")
+    assert saved["class_names"] == ["class0", "class1"] and saved["input_size"] == [3, 32, 32]
+
+
+@pytest.mark.parametrize("flags, text", [
+    (["--epoch", 3], "HINT: --epochs"),
+    (["--batch-size", 0], "--batch-size is 0"),
+    (["--batch-size", 400], "HINT: --batch-size 320"),
+    (["--global-batch-size", 33, "--nproc", 2], "33"),
+    (["--model", "resnet81"], "resnet"),
+    (["--opt", "lamb"], "expected one of sgd"),
+    (["--resume", "nothing.pt"], "there is no 'nothing.pt'"),
+    (["--config", "missing.toml"], "missing.toml"),
+    (["--nodes", 2, "--nr", 2], "--nr is 2"),
+    (["--lr", "fast"], "--lr"),
+    (["--gpu-ids", "0,1", "--nproc", 2], "GPU"),
+    (["--dist-url", "tcp://127.0.0.1:1"], "--rank and --world-size"),
+    (["--eval-only", "--output", "nowhere"], "--init-weights PATH"),
+], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
+def test_wrong_invocations_say_what_to_do(shared, flags, text):
+    done = train(shared, "data", *flags, code=2)
+    assert text in done.stderr and "Traceback" not in done.stderr
+
+
+def test_wrong_data_and_commands_name_the_nearest(shared):
+    assert "fashion-mnist" in train(shared, "fashon-mnist", code=2).stderr
+    done = subprocess.run([BIN / "lockstep", "trian"], capture_output=True, text=True, env=environment())
+    assert done.returncode == 2 and "train" in done.stderr
+
+
+def test_a_read_only_root_costs_the_files_alone(shared):
+    out = train(shared, *SHORT, "--output", "/proc/runs").stdout
+    assert "training goes on without files" in out and "finished 1 epoch" in out
+
+
+def test_two_processes_by_dist_url(shared):
+    import socket
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    flags = [*SHORT, "--output", "url", "--dist-url", url, "--world-size", 2, "--local-rank", 0]
+    jobs = [start(shared, *flags, "--rank", rank) for rank in (0, 1)]
+    for job in jobs:
+        out, err = job.communicate(timeout=60)
+        assert job.returncode == 0, err
+    assert len(losses(shared / "url/data-convnet")) == 5
+
+
+def test_two_nodes_of_a_job(shared):
+    import socket
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    flags = [*SHORT, "--output", "nodes", "--nodes", 2, "--gpus", 1, "--master-addr", "127.0.0.1", "--master-port", port]
+    jobs = [start(shared, *flags, "--nr", rank) for rank in (0, 1)]
+    for job in jobs:
+        out, err = job.communicate(timeout=60)
+        assert job.returncode == 0, err
+    assert len(losses(shared / "nodes/data-convnet")) == 5
+
+
+def test_every_flag_of_help_is_tried(shared):
+    """The flags that some test of this folder passes are all there are."""
+    import pathlib
+    help_text = train(shared, "--help").stdout
+    flags = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", help_text, re.M))
+    tried = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_train_*.py"))
+    tried += (pathlib.Path(__file__).parents[1] / "train/program/flags_test.cpp").read_text()
+    untried = {flag for flag in flags if f'"{flag}"' not in tried}
+    assert len(flags) > 50 and not untried, sorted(untried)
+
+
+def test_weights_do_not_depend_on_workers(tmp_path):
+    write_idx(tmp_path / "data", train=128, test=20)
+    for workers in (0, 3):
+        train(tmp_path, "data", "--epochs", 1, "--batch-size", 16, "--workers", workers, "--output", f"w{workers}", "--mixup", 0.5)
+    assert weights(tmp_path / "w0/data-convnet") == weights(tmp_path / "w3/data-convnet")

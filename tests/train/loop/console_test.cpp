@@ -1,0 +1,39 @@
+#include "lockstep/train/loop/console.h"
+
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include "lockstep/base/fd.h"
+
+namespace lockstep::train {
+namespace {
+
+TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
+  Pipe pipe = make_pipe();
+  {
+    Console console(pipe.write_end.get(), 3, BatchPlan{.steps_per_epoch = 10}, "images");
+    Interval interval;
+    interval.position = {.epoch = 0, .step_in_epoch = 5, .step = 5};
+    interval.train.loss = 1.25;
+    interval.samples_per_second = 321;
+    interval.slow_rank = "rank 1 is slow";
+    console.on_step(interval.position);
+    console.on_interval(interval);
+    console.on_epoch({.position = {.epoch = 0},
+                      .train = {.loss = 1.5},
+                      .validation = {.top1 = 87.5},
+                      .is_best = true});
+    console.on_warning("the disk is full");
+    EXPECT_THAT(console.warnings(), testing::ElementsAre("the disk is full"));
+  }
+  std::string text(4096, '\0');
+  text.resize(static_cast<std::size_t>(::read(pipe.read_end.get(), text.data(), text.size())));
+  EXPECT_THAT(text, testing::HasSubstr("epoch 1/3  5/10"));
+  EXPECT_THAT(text, testing::HasSubstr("loss 1.25"));
+  EXPECT_THAT(text, testing::HasSubstr("rank 1 is slow"));
+  EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
+  EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,53 @@
+#include "lockstep/train/loop/resume.h"
+
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/spawn.h"
+#include "lockstep/train/checkpoint/checkpoint_writer.h"
+#include "tests/support/child.h"
+#include "tests/train/loop/toys.h"
+
+namespace lockstep::train {
+namespace {
+
+TEST(NewestRun, IsTheLastOfItsName) {
+  const toys::Folder folder;
+  EXPECT_EQ(newest_run(folder.path, "a-b"), "");
+  for (const char* name : {"a-b", "a-b-2", "a-b-3", "a-c-9"}) {
+    std::filesystem::create_directory(folder.path + "/" + name);
+  }
+  EXPECT_EQ(newest_run(folder.path, "a-b"), folder.path + "/a-b-3");
+}
+
+TEST(LoadOnAllRanks, OthersGetWhatRank0Reads) {
+  const toys::Folder folder;
+  const int status = test::run_in_child([&] {
+    spawn(2, [&](int rank) {
+      const auto world = init_process_group({.backend = "gloo"});
+      if (rank == 0) {
+        CheckpointWriter writer(folder.path + "/checkpoints");
+        writer.save({.model = {{"weight", at::ones({2}) * 7}}});
+        writer.wait();
+      }
+      const auto loaded = load_on_all_ranks(world, rank == 0 ? folder.path + "/checkpoints" : "");
+      if (!loaded || loaded->checkpoint.model.at(0).second.sum().item<float>() != 14) {
+        throw UsageError("another checkpoint");
+      }
+      if (load_on_all_ranks(world, "")) {
+        throw UsageError("there is none");
+      }
+      try {
+        (void)load_on_all_ranks(world, rank == 0 ? "/missing.pt" : "");
+      } catch (const IoError&) {
+        return;
+      }
+      throw UsageError("no error");
+    });
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,43 @@
+#include "lockstep/train/loop/summary.h"
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+namespace lockstep::train {
+namespace {
+
+using testing::HasSubstr;
+
+Outcome outcome() {
+  Outcome outcome;
+  outcome.position = {.epoch = 2, .step = 20, .best_top1 = 90, .best_epoch = 1};
+  outcome.last = {.loss = 0.5, .top1 = 89, .top5 = 99, .samples = 100};
+  outcome.samples = 1000;
+  outcome.times = {.total = 10, .data = 1, .communication = 2};
+  return outcome;
+}
+
+TEST(Summary, TellsAccuracySpeedSharesAndFiles) {
+  const TrainConfig config;
+  const auto end = outcome();
+  const auto text = summary_text({config, end, 2, {"runs/a/checkpoints/best.pt"}, {}});
+  EXPECT_THAT(text, HasSubstr("finished 2 epochs"));
+  EXPECT_THAT(text, HasSubstr("Acc@1 89"));
+  EXPECT_THAT(text, HasSubstr("100 images/s on 2 ranks"));
+  EXPECT_THAT(text, HasSubstr("communication 20 %, data wait 10 %"));
+  EXPECT_THAT(text, HasSubstr("lockstep inspect runs/a/checkpoints/best.pt"));
+}
+
+TEST(Summary, JsonHasStateAndCode) {
+  const TrainConfig config;
+  auto end = outcome();
+  end.stopped_by = SIGUSR1;
+  const auto text = summary_json({config, end, 2, {}, {}});
+  EXPECT_THAT(text, HasSubstr("\"state\": \"stopped\""));
+  EXPECT_THAT(text, HasSubstr("\"exit_code\": 75"));
+  EXPECT_THAT(evaluation_text({.top1 = 50}, true), HasSubstr("\"eval_top1\": 50"));
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,84 @@
+#include "lockstep/train/loop/trainer.h"
+
+#include <gmock/gmock.h>
+
+#include <csignal>
+
+#include "lockstep/base/error.h"
+#include "tests/train/loop/toys.h"
+
+namespace lockstep::train {
+namespace {
+
+struct Seen : Observer {
+  void on_interval(const Interval& interval) override { losses.push_back(interval.train.loss); }
+  void on_epoch(const Epoch& epoch) override { epochs.push_back(epoch.validation.samples); }
+  std::vector<double> losses;
+  std::vector<std::int64_t> epochs;
+};
+
+// 12 steps an epoch.
+struct ToyRun {
+  explicit ToyRun(TrainConfig given, TrainerOptions options = {})
+      : config(std::move(given)),
+        source((at::manual_seed(3), toys::table())),
+        batches(plan_batches(config, 96, 1)),
+        learner(config, batches, toys::network(), world) {
+    options.observers.push_back(&seen);
+    trainer.emplace(config, source, batches, learner, world, options);
+  }
+  TrainConfig config;
+  Group world = init_process_group();
+  DataSource source;
+  BatchPlan batches;
+  Learner learner;
+  Seen seen;
+  std::optional<Trainer> trainer;
+};
+
+const TrainConfig kShort{.batch_size = 8, .epochs = 2, .log_interval = 1};
+
+TEST(Trainer, MakesAllStepsAndValidatesEachEpoch) {
+  ToyRun run(kShort);
+  const auto outcome = run.trainer->run();
+  EXPECT_EQ(run.seen.losses.size(), 24U);
+  EXPECT_THAT(run.seen.epochs, testing::ElementsAre(30, 30));
+  EXPECT_EQ(outcome.position.step, 24);
+  EXPECT_EQ(outcome.samples, 192);
+  EXPECT_LT(run.seen.losses.back(), run.seen.losses.front());
+}
+
+TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
+  ToyRun whole(kShort);
+  (void)whole.trainer->run();
+  const toys::Folder folder;
+  CheckpointKeeper keeper(folder.path + "/checkpoints",
+                          [](const std::string& text) { FAIL() << text; });
+  int asked = 0;
+  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 17 ? SIGTERM : 0; }};
+  ToyRun first(kShort, options);
+  const auto outcome = first.trainer->run();
+  EXPECT_EQ(outcome.stopped_by, SIGTERM);
+  EXPECT_EQ(outcome.position.step_in_epoch, 5);
+  EXPECT_TRUE(keeper.finish());
+  ToyRun second(kShort);
+  second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
+  (void)second.trainer->run();
+  auto losses = first.seen.losses;
+  losses.insert(losses.end(), second.seen.losses.begin(), second.seen.losses.end());
+  EXPECT_EQ(losses, whole.seen.losses);
+  ToyRun other({.batch_size = 8, .epochs = 2, .lr = 0.5});
+  EXPECT_THAT(
+      [&] { other.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("--lr is '0.5' here and '0' there")));
+}
+
+TEST(Trainer, EarlyStopEndsWithoutProgress) {
+  ToyRun run({.batch_size = 8, .epochs = 50, .lr = 1e-12, .early_stop = 2});
+  const auto outcome = run.trainer->run();
+  EXPECT_TRUE(outcome.early);
+  EXPECT_EQ(outcome.position.epoch, 3);
+}
+
+}  // namespace
+}  // namespace lockstep::train
