@@ -53,7 +53,8 @@ void show_nodes(const NodeOptions& nodes) {
 
 }  // namespace
 
-int run(const std::vector<std::string>& arguments, const std::string& folder) {
+int run(const std::vector<std::string>& arguments, const std::string& folder,
+        const std::string& store_program) {
   Context context;
   context.environment = Environment::of_this_process();
   context.machine = this_machine(context.environment);
@@ -63,7 +64,7 @@ int run(const std::vector<std::string>& arguments, const std::string& folder) {
     return 0;
   }
   context.program = find_program(context.options, context.environment);
-  const std::string store = folder + "/lockstep-store";
+  const std::string store = store_program.empty() ? folder + "/lockstep-store" : store_program;
   context.store_program = ::access(store.c_str(), X_OK) == 0 ? store : "";
   allow_descriptors_for(context.options.workers);
   const Signals signals(context.options.signals);

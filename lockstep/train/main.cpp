@@ -5,9 +5,11 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/cluster/discover.h"
+#include "lockstep/comm/store_server.h"
 #include "lockstep/launch/command/machine.h"
 #include "lockstep/launch/run.h"
 #include "lockstep/train/program/flags.h"
@@ -50,7 +52,7 @@ int run(int argc, char** argv, const Networks& networks) {
     const auto program = own_path();
     launch->push_back(program);
     launch->insert(launch->end(), argv + 1, argv + argc);
-    return launch::run(*launch, std::filesystem::path(program).parent_path().string());
+    return launch::run(*launch, std::filesystem::path(program).parent_path().string(), program);
   }
   line.train.started_by = to_toml(line.job);
   return train(line.train, init_process_group(init_options(line.job)), networks);
@@ -61,6 +63,10 @@ void print_error(const char* what) { std::fprintf(stderr, "lockstep train: %s\n"
 }  // namespace
 
 int main(int argc, char** argv, const Networks& networks) {
+  // The launcher of this job's ranks has this program serve their store, too.
+  if (argc == 3 && std::string_view(argv[1]) == comm::kServeStore) {
+    return comm::store_main(argc, argv);
+  }
   try {
     return run(argc, argv, networks);
   } catch (const UsageError& error) {
