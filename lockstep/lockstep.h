@@ -49,6 +49,7 @@
 #include "lockstep/train/checkpoint/checkpoint_writer.h"
 #include "lockstep/train/checkpoint/scaler_value.h"
 #include "lockstep/train/checkpoint/scheduler_value.h"
+#include "lockstep/train/main.h"
 #include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/clip_grad.h"
 #include "lockstep/train/optim/lr_scheduler.h"

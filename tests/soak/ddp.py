@@ -34,7 +34,7 @@ def start(ranks):
         master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
         jobs.append(
             subprocess.Popen(
-                [TRAIN, "--epochs", "1000", "--backend", "shm"],
+                [TRAIN, "--fast-dev-run", "1000000", "--backend", "shm"],
                 env={**os.environ, **place, **master},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

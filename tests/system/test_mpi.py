@@ -53,7 +53,7 @@ def test_training_gives_gloos_numbers(starter, tmp_path):
     write_images(tmp_path, "t10k", 64)
     losses = {}
     for backend in ("mpi", "gloo"):
-        done = mpirun(2, *starter, tmp_path, "--epochs", 1, "--backend", backend)
+        done = mpirun(2, *starter, tmp_path, "--epochs", 1, "--backend", backend, "--output", tmp_path / "runs")
         assert done.returncode == 0, done.stderr
         assert f"backend {backend}" in done.stdout
         losses[backend] = re.findall(r"loss (\S+), accuracy (\S+)", done.stdout)
