@@ -14,12 +14,13 @@ namespace {
 // The map is the same on every rank, except for the rank's own place in it.
 comm::HostMap map_of(const BackendRequest& request) {
   std::vector<comm::HostCard> cards;
-  for (const auto& text : comm::gather_rank_infos(*request.store,
-                                          {.rank = request.rank,
-                                           .size = request.size,
-                                           .backend = "lockstep",
-                                           .text = comm::HostCard::of_this_process().to_text()},
-                                          request.connect_timeout)) {
+  for (const auto& text :
+       comm::gather_rank_infos(*request.store,
+                               {.rank = request.rank,
+                                .size = request.size,
+                                .backend = "lockstep",
+                                .text = comm::HostCard::of_this_process().to_text()},
+                               request.connect_timeout)) {
     cards.push_back(comm::HostCard::from_text(text));
   }
   return {cards, request.rank};

@@ -1,6 +1,5 @@
 #include "lockstep/train/loop/resume.h"
 
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
@@ -21,20 +20,6 @@ std::string content_of(const std::string& path) {
 }
 
 }  // namespace
-
-std::string newest_run(const std::string& root, const std::string& name) {
-  std::string newest;
-  const auto exists = [](const std::string& path) {
-    std::error_code error;
-    return std::filesystem::is_directory(path, error);
-  };
-  std::string path = root + "/" + name;
-  for (int number = 2; exists(path); ++number) {
-    newest = path;
-    path = root + "/" + name + "-" + std::to_string(number);
-  }
-  return newest;
-}
 
 std::string on_rank_0(const Group& group, const std::function<std::string()>& work) {
   // The first letter says what follows: a result, or the error of one of two types.

@@ -10,9 +10,6 @@
 
 namespace lockstep::train {
 
-// The newest folder of a run of this name, "" if there is none: root/name, or root/name-2, ...
-std::string newest_run(const std::string& root, const std::string& name);
-
 // Rank 0 reads `path`, a file or a folder of checkpoints, and sends it to the others, whose `path`
 // means nothing. Nothing if rank 0 has an empty path. All ranks call it. What rank 0 throws all
 // ranks throw.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/nearest.h"
@@ -80,6 +82,19 @@ class Session {
       settings.push_back(std::move(setting));
     }
     settings.emplace_back("the data", source_.index);
+    // What decides when ranks meet.
+    const std::initializer_list<std::pair<const char*, std::int64_t>> meetings = {
+        {"steps in an epoch", batches_.steps_per_epoch},
+        {"samples in a step", batches_.global},
+        {"--grad-accum", batches_.accumulation},
+        {"--log-interval", config_.log_interval},
+        {"--checkpoint-interval", config_.checkpoint_interval},
+        {"--fast-dev-run", config_.fast_dev_run},
+        {"--eval-only", config_.eval_only ? 1 : 0},
+        {"--dry-run", config_.dry_run ? 1 : 0}};
+    for (const auto& [name, value] : meetings) {
+      settings.emplace_back(name, std::to_string(value));
+    }
     require_same(world_, settings);
     at::manual_seed(config_.seed);
     learner_ = std::make_unique<Learner>(config_, batches_, make_network(model_, source_, networks),
@@ -128,9 +143,10 @@ class Session {
 
   int evaluate() {
     load_initial_weights();
-    const auto path = writes() && config_.init_weights.empty()
-                          ? checkpoint_to_evaluate(config_, source_.name, model_)
-                          : "";
+    const auto path = on_rank_0(world_, [&] {
+      return config_.init_weights.empty() ? checkpoint_to_evaluate(config_, source_.name, model_)
+                                          : std::string();
+    });
     if (const auto loaded = load_on_all_ranks(world_, path)) {
       (void)learner_->load_weights(loaded->checkpoint);
       say("weights from '" + loaded->file + "'");

@@ -67,7 +67,7 @@ std::string numbered(const std::string& name, std::int64_t number) {
 }
 
 // 0 if there is none.
-std::int64_t newest_run(const std::string& root, const std::string& name) {
+std::int64_t newest_number(const std::string& root, const std::string& name) {
   std::int64_t newest = 0;
   std::error_code error;
   for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
@@ -120,6 +120,11 @@ std::string run_name(const std::string& data, const std::string& model) {
   return safe(last_part(data), "data") + "-" + safe(model, "model");
 }
 
+std::string newest_run(const std::string& root, const std::string& name) {
+  const std::int64_t number = newest_number(root, name);
+  return number == 0 ? "" : root + "/" + numbered(name, number);
+}
+
 RunFolder RunFolder::open_existing(const std::string& path) {
   RunFolder run;
   run.path_ = path;
@@ -131,7 +136,7 @@ RunFolder RunFolder::open_existing(const std::string& path) {
 }
 
 RunFolder RunFolder::open(const RunFolderOptions& options) {
-  std::int64_t number = newest_run(options.root, options.name);
+  std::int64_t number = newest_number(options.root, options.name);
   // What is finished, and whether it is, can be told of a folder that no other process has.
   if (number > 0 && options.resume) {
     RunFolder newest = open_existing(options.root + "/" + numbered(options.name, number));

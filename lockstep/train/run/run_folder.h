@@ -18,6 +18,9 @@ namespace lockstep::train {
 // most 100 characters.
 std::string run_name(const std::string& data, const std::string& model);
 
+// The folder of the newest run of this name; empty if there is none.
+std::string newest_run(const std::string& root, const std::string& name);
+
 struct RunFolderOptions {
   std::string root = "runs";  // Made if it is not there. It may be a link.
   std::string name;           // From run_name().

@@ -11,15 +11,6 @@
 namespace lockstep::train {
 namespace {
 
-TEST(NewestRun, IsTheLastOfItsName) {
-  const toys::Folder folder;
-  EXPECT_EQ(newest_run(folder.path, "a-b"), "");
-  for (const char* name : {"a-b", "a-b-2", "a-b-3", "a-c-9"}) {
-    std::filesystem::create_directory(folder.path + "/" + name);
-  }
-  EXPECT_EQ(newest_run(folder.path, "a-b"), folder.path + "/a-b-3");
-}
-
 TEST(LoadOnAllRanks, OthersGetWhatRank0Reads) {
   const toys::Folder folder;
   const int status = test::run_in_child([&] {

@@ -69,6 +69,15 @@ TEST_F(RunFolderTest, TheFirstRunHasNoNumber) {
   EXPECT_EQ(run.why_not(), "");
 }
 
+TEST_F(RunFolderTest, TheNewestHasTheLargestNumberAlsoIfOneBeforeItIsGone) {
+  EXPECT_EQ(newest_run(folder_.file("runs"), "a-b"), "");
+  for (const char* name : {"a-b", "a-b-3", "a-c-9"}) {
+    make(name);
+  }
+  EXPECT_EQ(newest_run(folder_.file("runs"), "a-b"), runs("a-b-3"));
+  EXPECT_EQ(newest_run(folder_.file("runs"), "a-c"), runs("a-c-9"));
+}
+
 TEST_F(RunFolderTest, OnlyTheUserMayReadWhatItMakes) {
   auto run = RunFolder::open(options());
   EXPECT_EQ(mode_of(folder_.file("runs")), 0700U);
