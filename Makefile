@@ -25,7 +25,7 @@ build: setup
 
 train: setup
 	@scripts/build.sh release programs
-	build/bin/lockstep train --nproc 2 --epochs 3 --lr 0.05
+	build/bin/lockstep train --nproc 2 --epochs 5 --lr 0.05
 
 test: setup
 	@scripts/test.sh
