@@ -17,13 +17,27 @@ tests_in() {
   ctest --preset "$preset" -j "$(nproc)" --no-tests=error "${without_gpu[@]}" "$@"
 }
 
+# Tests of whole jobs mostly wait, so these builds take little of their time.
+build_sanitizers() {
+  renice -n 5 "$BASHPID" >/dev/null
+  in_phase "build (address and undefined behaviour sanitizers, torch-free layers)" build asan
+  in_phase "build (thread sanitizer, torch-free layers)" build tsan
+}
+
 in_phase "build (release)" build release || die "the release build; nothing was tested"
+log=build/sanitizers.log
+say "builds with sanitizers: beside the tests that follow; see $log"
+set -m  # A process group of its own, which ends with this script.
+build_sanitizers >"$log" 2>&1 </dev/null &
+beside=$!
+set +m
+trap 'kill -- -$beside 2>/dev/null || true' EXIT
 phase "layers and unit tests" tests_in release -L unit
-phase "build (address and undefined behaviour sanitizers, torch-free layers)" build asan
-phase "the same layers under these sanitizers" tests_in asan
-phase "build (thread sanitizer, torch-free layers)" build tsan
-phase "the same layers under it" tests_in tsan
 phase "tests with several ranks, and of whole jobs" tests_in release -L 'ranks|system|parity|python|conformance|gpu'
+phase "builds with sanitizers" wait "$beside"
+grep -E '^== |error|FAILED' "$log" || true
+phase "the torch-free layers under the address and undefined behaviour sanitizers" tests_in asan
+phase "the same layers under the thread sanitizer" tests_in tsan
 
 if ((${#failed[@]} == 0)); then
   say "make test: all passed in $((SECONDS - start)) s"
