@@ -55,6 +55,7 @@ def make_images(folder):
 def start(data, output, *flags):
     command = [BIN / "lockstep", "train", data, "--model", "convnet", "--nproc", "2", "--epochs", "3",
                "--batch-size", "32", "--checkpoint-interval", "20", "--log-interval", "7",
+               "--mixup", "0.2", "--model-ema", "--model-ema-decay", "0.99", "--warmup-epochs", "0.5",
                "--output", output, *flags]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", MARK[0]: MARK[1]}
     return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
