@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/models/convnet.h"
 #include "lockstep/models/mlp.h"
@@ -108,20 +109,6 @@ const std::vector<Model>& all_models() {
   return models;
 }
 
-// How many letters must be added, removed or exchanged.
-std::size_t distance(const std::string& from, const std::string& to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t exchanged = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, exchanged}));
-    }
-  }
-  return row.back();
-}
-
 const Model& find(const std::string& name) {
   const auto& models = all_models();
   const auto found =
@@ -134,7 +121,7 @@ const Model& find(const std::string& name) {
     names.push_back(model.info.name);
   }
   const auto nearest = *std::ranges::min_element(
-      names, {}, [&](const std::string& known) { return distance(name, known); });
+      names, {}, [&](const std::string& known) { return edit_distance(name, known); });
   throw UsageError("there is no network '" + name + "'; did you mean '" + nearest +
                    "'? There are " + join(names, ", "));
 }
