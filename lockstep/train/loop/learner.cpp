@@ -171,9 +171,13 @@ void Learner::load(const Checkpoint& checkpoint) {
   if (const auto* weights = others.find(kMasters)) {
     const at::NoGradGuard no_grad;
     for (const auto& [name, tensor] : masters()) {
-      if (const auto* const saved = weights->find(name)) {
-        tensor.copy_(to_tensor(*saved->get_if<checkpoint::Tensor>(), "cpu"));
+      const auto* const value = weights->find(name);
+      const auto* const saved = value == nullptr ? nullptr : value->get_if<checkpoint::Tensor>();
+      if (saved == nullptr || saved->sizes != tensor.sizes()) {
+        throw IoError("the checkpoint's master weights have no '" + name +
+                      "' of this network's shape; HINT: --init-weights takes its weights alone");
       }
+      tensor.copy_(to_tensor(*saved, "cpu"));
     }
   }
   optimizer_->load_state_dict(*checkpoint.optimizer);

@@ -55,6 +55,15 @@ TEST_F(LearnerTest, GoesOnToTheSameBitsFromItsCheckpoint) {
   }
 }
 
+TEST_F(LearnerTest, MasterWeightsThatAreNoTensorsAreRefused) {
+  auto learner = make({.amp = "O2"});
+  Checkpoint checkpoint;
+  learner.save_to(checkpoint);
+  checkpoint.others = {{"master_weights", checkpoint::Dict{{"0.weight", "text"}}}};
+  EXPECT_THAT([&] { learner.load(checkpoint); },
+              testing::ThrowsMessage<IoError>(testing::HasSubstr("have no '0.weight'")));
+}
+
 TEST_F(LearnerTest, AveragesAreThereForAScope) {
   auto learner = make({.model_ema = true, .model_ema_decay = 0.5});
   steps(learner, 2);
