@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from job_launcher import BIN  # noqa: E402
 
 STARTERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "PBS_", "OMPI_", "PMI")
-NO_TIMES = ("samples_per_second", "data_wait", "communication_wait")
+NO_TIMES = ("samples_per_second", "data_wait", "communication_wait", "gpu_utilization", "gpu_memory_bytes", "gpu_watts")
 
 
 def write_idx(folder, train=640, test=100, side=28, seed=0):
@@ -74,7 +74,7 @@ def summary(run):
 def checkpoint(run, name="last"):
     import torch
 
-    return torch.load(pathlib.Path(run) / "checkpoints" / f"{name}.pt", weights_only=True)
+    return torch.load(pathlib.Path(run) / "checkpoints" / f"{name}.pt", map_location="cpu", weights_only=True)
 
 
 def weights(run, name="last"):

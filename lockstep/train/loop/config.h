@@ -47,6 +47,10 @@ struct TrainConfig {
   bool model_ema = false;                      // Validate and keep averages of the weights.
   double model_ema_decay = 0.9998;
   bool channels_last = false;
+  bool cuda_graph = true;       // On a GPU, steps are recorded once and replayed.
+  bool cudnn_benchmark = true;  // cuDNN tries its algorithms and takes the fastest.
+  std::string tf32 = "conv";    // off, conv, on: what float32 may be rounded to on a GPU.
+  bool deterministic = false;   // Algorithms that give the same bits each time, or an error.
   bool find_unused_parameters = false;
   std::uint64_t seed = 0;
   std::string init_weights;  // A checkpoint whose weights a new run starts with.

@@ -51,6 +51,7 @@ void Console::on_interval(const Interval& interval) {
   progress_.samples_per_second = samples_per_second_ = interval.samples_per_second;
   progress_.data_wait = interval.data_wait;
   progress_.communication_wait = interval.communication_wait;
+  progress_.gpu = interval.gpu;
   show(interval.position);
   if (!interval.slow_rank.empty()) {
     writer_.say(interval.slow_rank);

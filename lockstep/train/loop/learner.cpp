@@ -57,33 +57,55 @@ at::Tensor Learner::prepared(const at::Tensor& batch) const {
              : input;
 }
 
+void Learner::step(const data::Sample& batch, Tally& tally) {
+  if (!recorded_) {
+    recorded_.emplace(
+        [this, &tally](const at::Tensor& data, const at::Tensor& target) {
+          auto loss = backward(data, target, tally);
+          update_weights();
+          return loss;
+        },
+        GraphedStepOptions{.device = device_, .record = config_.cuda_graph});
+  }
+  (*recorded_)(batch.data, batch.target);
+  scheduler_->step();
+}
+
 void Learner::backward(const data::Sample& batch, bool is_last, Tally& tally) {
   std::optional<DistributedDataParallel<models::Network>::NoSync> alone;
   if (!is_last) {
     alone.emplace(ddp_->no_sync());
   }
-  const auto target = batch.target.to(device_, /*non_blocking=*/true);
+  backward(batch.data, batch.target, tally);
+}
+
+at::Tensor Learner::backward(const at::Tensor& data, const at::Tensor& target, Tally& tally) {
+  const auto there = target.to(device_, /*non_blocking=*/true);
   at::Tensor loss;
   {
     const auto autocast = amp_->autocast(device_.type());
-    const auto scores = (*ddp_)(prepared(batch.data)).to(at::kFloat);
-    loss = loss_of(scores, target, config_.smoothing);
-    tally.add(scores, target, loss);
+    const auto scores = (*ddp_)(prepared(data)).to(at::kFloat);
+    loss = loss_of(scores, there, config_.smoothing);
+    tally.add(scores, there, loss);
   }
-  if (batches_.accumulation > 1) {
-    loss = loss / static_cast<double>(batches_.accumulation);
-  }
-  amp_->scale(loss).backward();
+  const auto scaled =
+      batches_.accumulation > 1 ? loss / static_cast<double>(batches_.accumulation) : loss;
+  amp_->scale(scaled).backward();
+  return loss;
 }
 
 void Learner::update() {
+  update_weights();
+  scheduler_->step();
+}
+
+void Learner::update_weights() {
   if (config_.clip_grad > 0) {
     amp_->unscale_(*optimizer_);
     clip_gradients(config_, amp_->params());
   }
   amp_->step(*optimizer_);
   amp_->zero_grad(*optimizer_);
-  scheduler_->step();
   if (ema_) {
     ema_->update(*network_);
   }

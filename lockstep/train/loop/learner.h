@@ -2,12 +2,14 @@
 // averages.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "lockstep/comm/group.h"
 #include "lockstep/data/datasets/dataset.h"
+#include "lockstep/device/graphed_step.h"
 #include "lockstep/models/network.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/train/amp/opt_level.h"
@@ -27,7 +29,12 @@ class Learner {
   Learner(const TrainConfig& config, const BatchPlan& batches,
           std::shared_ptr<models::Network> network, const Group& group);
 
-  // Forward and backward of one batch; of a step's last one the gradients are averaged.
+  // A whole step with one batch: backward() and update(). On a GPU it is recorded as one CUDA graph
+  // and replayed, unless --no-cuda-graph. `tally` is the same one in each call, and outlives this.
+  void step(const data::Sample& batch, Tally& tally);
+
+  // For steps of several batches. Forward and backward of one batch; of a step's last one the
+  // gradients are averaged.
   void backward(const data::Sample& batch, bool is_last, Tally& tally);
   // One step of optimizer, schedule and averages, with the gradients since the last one.
   void update();
@@ -66,6 +73,10 @@ class Learner {
   [[nodiscard]] std::int64_t parameters() const;
 
  private:
+  using Step = std::function<at::Tensor(const at::Tensor& data, const at::Tensor& target)>;
+
+  at::Tensor backward(const at::Tensor& data, const at::Tensor& target, Tally& tally);
+  void update_weights();
   [[nodiscard]] at::Tensor prepared(const at::Tensor& batch) const;
   [[nodiscard]] StateDict masters() const;
 
@@ -79,6 +90,7 @@ class Learner {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<optim::LRScheduler> scheduler_;
   std::optional<optim::ModelEma> ema_;
+  std::optional<GraphedStep<Step>> recorded_;  // Made by the first step().
 };
 
 }  // namespace lockstep::train

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/train/loop/position.h"
 #include "lockstep/train/loop/tally.h"
+#include "lockstep/train/run/gpu_use.h"
 
 namespace lockstep::train {
 
@@ -17,6 +19,7 @@ struct Interval {
   double samples_per_second = 0;
   double data_wait = 0;           // Part of the time, from 0 to 1, of the mean rank.
   double communication_wait = 0;  // Too.
+  std::optional<GpuUse> gpu;      // Of rank 0, at the interval's end.
   std::string slow_rank;          // Which one the others wait for, in words; empty: none.
 };
 

@@ -80,6 +80,13 @@ void visit_options(Config& config, const Visit& visit) {
   add("--model-ema", config.model_ema, kNumbers, "validate and keep averages of the weights");
   add("--model-ema-decay", config.model_ema_decay, kNumbers, "");
   add("--channels-last", config.channels_last, kNumbers, "memory format of images and weights");
+  add("--cuda-graph,!--no-cuda-graph", config.cuda_graph, kOutput,
+      "replay steps on a GPU as one CUDA graph, where they can be recorded; the default");
+  add("--cudnn-benchmark,!--no-cudnn-benchmark", config.cudnn_benchmark, kNumbers,
+      "let cuDNN try which algorithms are fastest; the default");
+  add("--tf32", config.tf32, kNumbers, "off, conv or on: where a GPU may round float32 to TF32");
+  add("--use-deterministic-algorithms,--deterministic", config.deterministic, kNumbers,
+      "the same bits in each run, on a GPU, too");
   add("--find-unused-parameters", config.find_unused_parameters, kNumbers,
       "for networks that do not use all parameters in each step");
 

@@ -20,6 +20,22 @@ log::SummaryWriterOptions event_options(const std::string& folder,
   return options;
 }
 
+// What the driver tells of rank 0's GPU; empty without one.
+log::Metrics gpu_metrics(const Interval& interval) {
+  log::Metrics metrics;
+  const auto gpu = interval.gpu.value_or(GpuUse{});
+  if (gpu.utilization) {
+    metrics.emplace_back("gpu_utilization", static_cast<double>(*gpu.utilization));
+  }
+  if (gpu.memory_bytes) {
+    metrics.emplace_back("gpu_memory_bytes", static_cast<double>(*gpu.memory_bytes));
+  }
+  if (gpu.watts) {
+    metrics.emplace_back("gpu_watts", *gpu.watts);
+  }
+  return metrics;
+}
+
 }  // namespace
 
 RunLog::RunLog(const std::string& folder, const std::optional<Position>& resumed,
@@ -36,19 +52,25 @@ RunLog::RunLog(const std::string& folder, const std::optional<Position>& resumed
 
 void RunLog::on_interval(const Interval& interval) {
   const auto& position = interval.position;
-  metrics_.write({{"step", position.step},
-                  {"epoch", position.epoch},
-                  {"loss", interval.train.loss},
-                  {"top1", interval.train.top1},
-                  {"top5", interval.train.top5},
-                  {"lr", interval.lr},
-                  {"samples_per_second", interval.samples_per_second},
-                  {"data_wait", interval.data_wait},
-                  {"communication_wait", interval.communication_wait}});
+  log::Metrics line{{"step", position.step},
+                    {"epoch", position.epoch},
+                    {"loss", interval.train.loss},
+                    {"top1", interval.train.top1},
+                    {"top5", interval.train.top5},
+                    {"lr", interval.lr},
+                    {"samples_per_second", interval.samples_per_second},
+                    {"data_wait", interval.data_wait},
+                    {"communication_wait", interval.communication_wait}};
+  const auto gpu = gpu_metrics(interval);
+  line.insert(line.end(), gpu.begin(), gpu.end());
+  metrics_.write(line);
   events_.add_scalar("Loss/train", interval.train.loss, position.step);
   events_.add_scalar("acc1/train", interval.train.top1, position.step);
   events_.add_scalar("acc5/train", interval.train.top5, position.step);
   events_.add_scalar("lr", interval.lr, position.step);
+  for (const auto& [name, value] : gpu) {
+    events_.add_scalar("GPU/" + name.substr(4), std::get<double>(value), position.step);
+  }
 }
 
 void RunLog::on_epoch(const Epoch& epoch) {

@@ -13,13 +13,16 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
+#include "lockstep/device/gpu.h"
 #include "lockstep/train/loop/console.h"
+#include "lockstep/train/loop/gpu_settings.h"
 #include "lockstep/train/loop/profile.h"
 #include "lockstep/train/loop/restart_cost.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/run_files.h"
 #include "lockstep/train/loop/summary.h"
 #include "lockstep/train/loop/trainer.h"
+#include "lockstep/train/run/gpu_monitor.h"
 #include "lockstep/train/run/stop_request.h"
 
 namespace lockstep::train {
@@ -96,6 +99,7 @@ class Session {
       settings.emplace_back(name, std::to_string(value));
     }
     require_same(world_, settings);
+    apply_gpu_settings(config_);
     at::manual_seed(config_.seed);
     learner_ = std::make_unique<Learner>(config_, batches_, make_network(model_, source_, networks),
                                          world_);
@@ -120,6 +124,7 @@ class Session {
 
   [[nodiscard]] std::string description() const {
     const auto number = [](std::int64_t value) { return std::to_string(value); };
+    const auto gpu = describe_gpu(config_, batches_, world_);
     return world_.description() + "\n" + number(source_.train->size()) + " training and " +
            number(source_.validation->size()) + " validation " +
            (source_.is_table() ? "rows" : "images") + " in " + number(source_.num_classes) +
@@ -129,7 +134,7 @@ class Session {
            number(batches_.global) + " (" + number(batches_.per_rank) + " x " +
            number(world_.size()) + " ranks" +
            (batches_.accumulation > 1 ? " x " + number(batches_.accumulation) + " passes" : "") +
-           ")";
+           ")" + (gpu.empty() ? "" : "\n" + gpu);
   }
 
   void load_initial_weights() {
@@ -184,6 +189,10 @@ class Session {
     options.signal = [] { return StopRequest::signal(); };
     if (files) {
       options.keeper = &files->keeper();
+    }
+    const GpuMonitor monitor(writes() ? device::pci_bus_id(world_.device()) : "");
+    if (monitor.why_not().empty()) {
+      options.gpu_use = [&] { return monitor.read(); };
     }
     Profile profile(config_.profile && writes(), files ? files->folder() : ".");
     options.each = [&](std::int64_t) { profile.on_step(); };

@@ -174,14 +174,22 @@ bool Trainer::is_stopped() {
 }
 
 void Trainer::one_step(data::DataLoader::Iterator& batch) {
-  for (std::int64_t pass = 1; pass <= batches_.accumulation; ++pass) {
-    learner_.backward(*batch, pass == batches_.accumulation, interval_);
+  const auto load_next = [&] {
     const auto waited_since = PhaseClock::Clock::now();
     ++batch;
     clock_.add_data(PhaseClock::Clock::now() - waited_since);
-  }
+  };
   lr_ = learner_.lr();
-  learner_.update();
+  if (batches_.accumulation == 1) {
+    learner_.step(*batch, interval_);
+    load_next();
+  } else {
+    for (std::int64_t pass = 1; pass <= batches_.accumulation; ++pass) {
+      learner_.backward(*batch, pass == batches_.accumulation, interval_);
+      load_next();
+    }
+    learner_.update();
+  }
   ++position_.step_in_epoch;
   ++position_.step;
   outcome_.samples += batches_.global;
@@ -206,6 +214,10 @@ void Trainer::finish_interval() {
   marked_times_ = times;
   interval.position = position_;
   interval.lr = lr_;
+  if (options_.gpu_use) {
+    interval.gpu = options_.gpu_use();
+    outcome_.gpu.add(*interval.gpu);
+  }
   auto whole = epoch_.sums();
   std::transform(whole.begin(), whole.end(), sums.begin(), whole.begin(), std::plus<>());
   epoch_.set_sums(whole);

@@ -25,6 +25,7 @@ struct TrainerOptions {
   std::vector<Observer*> observers;        // On rank 0; they outlive the trainer.
   CheckpointKeeper* keeper = nullptr;      // On rank 0; none: nothing is saved.
   std::function<int()> signal;             // One that this process was asked to stop by, or 0.
+  std::function<GpuUse()> gpu_use;         // On rank 0, where a driver tells.
   std::function<void(std::int64_t)> each;  // After each step of this process, with its number.
 };
 
@@ -36,6 +37,7 @@ struct Outcome {
   double seconds = 0;        // Of this start, validation included.
   std::int64_t samples = 0;  // Trained on in this start, over all ranks.
   PhaseTimes times;          // Of this rank, in this start.
+  MeanGpuUse gpu;            // Of rank 0, in this start.
 };
 
 // All ranks make it and call its functions together.

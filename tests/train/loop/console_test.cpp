@@ -16,6 +16,7 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
     interval.position = {.epoch = 0, .step_in_epoch = 5, .step = 5};
     interval.train.loss = 1.25;
     interval.samples_per_second = 321;
+    interval.gpu = GpuUse{.utilization = 97, .memory_bytes = {}, .memory_total = {}, .watts = {}};
     interval.slow_rank = "rank 1 is slow";
     console.on_step(interval.position);
     console.on_interval(interval);
@@ -30,6 +31,7 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   text.resize(static_cast<std::size_t>(::read(pipe.read_end.get(), text.data(), text.size())));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1/3  5/10"));
   EXPECT_THAT(text, testing::HasSubstr("loss 1.25"));
+  EXPECT_THAT(text, testing::HasSubstr("gpu 97%"));
   EXPECT_THAT(text, testing::HasSubstr("rank 1 is slow"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));

@@ -41,5 +41,20 @@ TEST(RunLog, ResumedRunHasEachStepOnce) {
   EXPECT_THAT(log.files(), testing::Contains(testing::HasSubstr("events.out.tfevents")));
 }
 
+TEST(RunLog, TellsHowBusyTheGpuIsWhereADriverTells) {
+  const toys::Folder folder;
+  const auto fail = [](const std::string& text) { FAIL() << text; };
+  RunLog log(folder.path, std::nullopt, fail);
+  write_some(log, 1, 0);
+  Interval interval;
+  interval.position = {.epoch = 0, .step = 2};
+  interval.gpu = GpuUse{.utilization = 97, .memory_bytes = 1024, .memory_total = {}, .watts = 650};
+  log.on_interval(interval);
+  const auto lines = content(folder.path + "/metrics.jsonl");
+  EXPECT_THAT(lines.substr(0, lines.find('\n')), testing::Not(testing::HasSubstr("gpu")));
+  EXPECT_THAT(lines, testing::HasSubstr("\"gpu_utilization\": 97, \"gpu_memory_bytes\": 1024, "
+                                        "\"gpu_watts\": 650}"));
+}
+
 }  // namespace
 }  // namespace lockstep::train

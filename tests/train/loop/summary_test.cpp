@@ -29,6 +29,14 @@ TEST(Summary, TellsAccuracySpeedSharesAndFiles) {
   EXPECT_THAT(text, HasSubstr("lockstep inspect runs/a/checkpoints/best.pt"));
 }
 
+TEST(Summary, TellsHowBusyTheGpuWas) {
+  const TrainConfig config;
+  auto end = outcome();
+  end.gpu.add({.utilization = 97, .memory_bytes = {}, .memory_total = {}, .watts = 650});
+  EXPECT_THAT(summary_text({config, end, 2, {}, {}}), HasSubstr("97 % busy"));
+  EXPECT_THAT(summary_json({config, end, 2, {}, {}}), HasSubstr("\"gpu_utilization\": 97"));
+}
+
 TEST(Summary, JsonHasStateAndCode) {
   const TrainConfig config;
   auto end = outcome();

@@ -1,0 +1,60 @@
+"""Training on a GPU: recorded steps have the bits of eager ones, and the driver's figures are told."""
+
+import json
+
+import pytest
+
+from training import losses, metrics, start, train, weights, write_idx
+
+GPU = {"CUDA_VISIBLE_DEVICES": "0"}
+RUN = "runs/data-convnet"
+FLAGS = ["data", "--nproc", 1, "--batch-size", 16, "--epochs", 2, "--log-interval", 1,
+         "--use-deterministic-algorithms", "--tf32", "off"]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_idx(tmp_path / "data")
+    return tmp_path
+
+
+def trained(folder, *flags):
+    output = folder / "-".join(["runs", *map(str, flags)])
+    out = train(folder, *FLAGS, "--output", output, *flags, env=GPU).stdout
+    return output / "data-convnet", out
+
+
+@pytest.mark.parametrize("more", [[], ["--amp", "bf16"], ["--amp", "fp16"], ["--amp", "O2"],
+                                  ["--model-ema", "--clip-grad", 1, "--opt", "adamw"], ["--mixup", 0.2]],
+                         ids=lambda more: "-".join(map(str, more)) or "float32")
+def test_recorded_steps_have_the_bits_of_eager_ones(folder, more):
+    recorded, out = trained(folder, *more)
+    assert "steps recorded as a CUDA graph" in out
+    eager, out = trained(folder, *more, "--no-cuda-graph")
+    assert "steps run eagerly" in out
+    assert losses(recorded) == losses(eager)
+    assert weights(recorded) == weights(eager)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(folder):
+    whole, _ = trained(folder)
+    job = start(folder, *FLAGS, "--checkpoint-interval", 7, env=GPU)
+    path = folder / RUN / "metrics.jsonl"
+    while not path.exists() or path.read_text().count("\n") < 15:
+        assert job.poll() is None, job.communicate()
+    job.kill()
+    job.communicate()
+    train(folder, *FLAGS, "--checkpoint-interval", 7, env=GPU)
+    assert weights(folder / RUN) == weights(whole)
+
+
+def test_the_summary_and_the_metrics_tell_how_busy_the_gpu_is(folder):
+    out = train(folder, *FLAGS, "--json", env=GPU).stdout
+    assert 0 <= json.loads(out)["gpu_utilization"] <= 100
+    lines = [json.loads(line) for line in (folder / RUN / "metrics.jsonl").read_text().splitlines()]
+    assert all(line["gpu_memory_bytes"] > 0 for line in lines if "loss" in line)
+
+
+def test_the_backend_nccl_trains(folder):
+    train(folder, *FLAGS, "--backend", "nccl", env=GPU)
+    assert len(metrics(folder / RUN)) == 42
