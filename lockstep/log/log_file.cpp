@@ -150,7 +150,7 @@ void LogFile::close() {
 }
 
 std::string LogFile::write(std::string_view record) {
-  if (const auto why = why_gone(); !why.empty() || !file_) {
+  if (auto why = why_gone(); !why.empty() || !file_) {
     return why;
   }
   if (write_at(file_.get(), record, size_)) {
@@ -169,7 +169,7 @@ std::string LogFile::write(std::string_view record) {
 }
 
 std::string LogFile::sync() {
-  if (const auto why = why_gone(); !why.empty() || !file_) {
+  if (auto why = why_gone(); !why.empty() || !file_) {
     return why;
   }
   const bool failed = ::fdatasync(file_.get()) != 0 && errno != EINVAL;  // EINVAL: a pipe.

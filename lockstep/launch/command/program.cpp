@@ -38,7 +38,7 @@ void require_usable(const std::string& path, int access_mode) {
 
 std::string find_python(const Environment& environment) {
   if (const auto chosen = environment.get("PYTHON_EXEC")) {
-    const std::string path = find_executable(*chosen, environment);
+    std::string path = find_executable(*chosen, environment);
     if (!is_executable_file(path)) {
       throw UsageError("environment variable PYTHON_EXEC is '" + *chosen +
                        "', which cannot be executed");
@@ -46,13 +46,13 @@ std::string find_python(const Environment& environment) {
     return path;
   }
   if (const auto folder = environment.get("VIRTUAL_ENV")) {
-    const std::string path = *folder + "/bin/python3";
+    std::string path = *folder + "/bin/python3";
     if (is_executable_file(path)) {
       return path;
     }
   }
   for (const char* name : {"python3", "python"}) {
-    const std::string path = find_executable(name, environment);
+    std::string path = find_executable(name, environment);
     if (!path.empty()) {
       return path;
     }
@@ -67,7 +67,7 @@ std::string find_executable(const std::string& name, const Environment& environm
     return name;
   }
   for (const auto& folder : split(environment.get("PATH").value_or("/usr/bin:/bin"), ':')) {
-    const std::string path = (folder.empty() ? "." : folder) + "/" + name;
+    std::string path = (folder.empty() ? "." : folder) + "/" + name;
     if (is_executable_file(path)) {
       return path;
     }

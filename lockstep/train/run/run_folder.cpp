@@ -207,7 +207,7 @@ std::string RunFolder::why_not() const {
 }
 
 std::string RunFolder::make_subfolder(const std::string& name) const {
-  const std::string path = file(name);
+  std::string path = file(name);
   if (!folder_) {
     throw IoError(why_not());
   }

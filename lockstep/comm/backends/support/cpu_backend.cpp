@@ -81,6 +81,7 @@ WorkPointer CpuBackend::allreduce_sparse(Tensors& tensors, const c10d::Allreduce
   return start_sparse_all_reduce(std::move(call), tensor);
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): backends that sum them keep the call.
 WorkPointer CpuBackend::start_sparse_all_reduce(Call call, const at::Tensor& /*tensor*/) {
   throw UsageError(call.what + ": backend '" + getBackendName() + "' sums no sparse tensors");
 }

@@ -26,6 +26,7 @@ struct IoException : Exception {
 
 class Context {
  public:
+  // NOLINTNEXTLINE(readability-identifier-naming): Gloo's name.
   void setTimeout(std::chrono::milliseconds timeout);
 };
 
