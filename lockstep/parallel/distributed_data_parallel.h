@@ -103,7 +103,7 @@ class DistributedDataParallel {
     explicit NoSync(std::shared_ptr<bool> synchronizing)
         : synchronizing_(std::move(synchronizing)),
           before_(std::exchange(*synchronizing_, false)) {}
-    NoSync(NoSync&&) = default;
+    NoSync(NoSync&&) noexcept = default;
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
     NoSync& operator=(NoSync&&) = delete;

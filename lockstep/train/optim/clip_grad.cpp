@@ -64,7 +64,7 @@ at::Tensor clip_grad_norm_(const std::vector<at::Tensor>& parameters, double max
       norms.push_back(norm.to(grads.front().device()));
     }
   }
-  const auto total = at::linalg_vector_norm(at::stack(norms), options.norm_type);
+  auto total = at::linalg_vector_norm(at::stack(norms), options.norm_type);
   if (options.error_if_nonfinite && !std::isfinite(total.item<double>())) {
     throw UsageError("clip_grad_norm_: the norm of the gradients is " +
                      std::to_string(total.item<double>()) +
