@@ -65,7 +65,7 @@ RngState rng_state(at::Device device) {
 }
 
 RngState rng_state(const Group& group) {
-  const RngState own = rng_state(group.device());
+  RngState own = rng_state(group.device());
   if (!group.is_distributed()) {
     return own;
   }
