@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <mutex>
 
@@ -11,6 +12,11 @@ namespace {
 
 // The most that glibc takes; larger blocks are always the kernel's.
 constexpr int kLargestBlock = 32 << 20;
+
+// Longer than a step, so that the next one finds the memory of the last. With mimalloc's 10 ms page
+// faults took 16 % of the CPU time of `lockstep train` (Fashion-MNIST, 2-core Neoverse-V1,
+// 2026-11-17).
+constexpr const char* kPurgeDelayMs = "10000";
 
 // malloc's settings are the process's, and cannot be read.
 std::mutex mutex;
@@ -35,6 +41,10 @@ bool keep_freed_memory(std::size_t bytes, const Environment& environment) {
         ::mallopt(M_MMAP_THRESHOLD, kLargestBlock) == 1 && ::mallopt(M_TRIM_THRESHOLD, most) == 1;
   }
   return taken;
+}
+
+void keep_freed_memory_of_mimalloc() {
+  ::setenv("MIMALLOC_PURGE_DELAY", kPurgeDelayMs, /*replace=*/0);
 }
 
 }  // namespace lockstep

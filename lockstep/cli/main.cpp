@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
+#include "lockstep/base/heap.h"
 #include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/run.h"
@@ -89,6 +90,9 @@ int run_main(int argc, char** argv) {
   }
   if (command == "run") {
     return launch::run({argv + 2, argv + argc}, folder);
+  }
+  if (command == "train") {
+    keep_freed_memory_of_mimalloc();
   }
   return execute_sibling(folder, command, argv + 1);
 }

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/heap.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/comm/store_server.h"
 #include "lockstep/launch/command/machine.h"
@@ -52,6 +53,7 @@ int run(int argc, char** argv, const Networks& networks) {
     const auto program = own_path();
     launch->push_back(program);
     launch->insert(launch->end(), argv + 1, argv + argc);
+    keep_freed_memory_of_mimalloc();
     return launch::run(*launch, std::filesystem::path(program).parent_path().string(), program);
   }
   line.train.started_by = to_toml(line.job);

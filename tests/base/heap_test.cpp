@@ -38,5 +38,18 @@ TEST(KeepFreedMemory, LeavesTheUsersChoiceAlone) {
   }
 }
 
+TEST(KeepFreedMemoryOfMimalloc, TellsProgramsThatAreStarted) {
+  ::unsetenv("MIMALLOC_PURGE_DELAY");
+  keep_freed_memory_of_mimalloc();
+  EXPECT_STREQ(std::getenv("MIMALLOC_PURGE_DELAY"), "10000");
+}
+
+TEST(KeepFreedMemoryOfMimalloc, LeavesTheUsersChoiceAlone) {
+  ::setenv("MIMALLOC_PURGE_DELAY", "7", /*replace=*/1);
+  keep_freed_memory_of_mimalloc();
+  EXPECT_STREQ(std::getenv("MIMALLOC_PURGE_DELAY"), "7");
+  ::unsetenv("MIMALLOC_PURGE_DELAY");
+}
+
 }  // namespace
 }  // namespace lockstep
