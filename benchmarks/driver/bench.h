@@ -14,6 +14,7 @@ void add_allreduce(CLI::App& app);
 void add_loader(CLI::App& app);
 void add_step(CLI::App& app);
 void add_hosts(CLI::App& app);
+void add_train(CLI::App& app);
 void add_checkpoint(CLI::App& app);
 
 // Where this program lies, and the programs that it starts.

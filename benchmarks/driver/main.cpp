@@ -30,6 +30,7 @@ int main_of(int argc, char** argv) {
   add_step(app);
   add_loader(app);
   add_hosts(app);
+  add_train(app);
   add_checkpoint(app);
   try {
     app.parse(argc, argv);
