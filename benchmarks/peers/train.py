@@ -37,6 +37,10 @@ def resnet18(classes, _):
     return models.resnet18(num_classes=classes)
 
 
+def resnet50(classes, _):
+    return models.resnet50(num_classes=classes)
+
+
 def data_sets(folder):
     if os.path.isdir(f"{folder}/FashionMNIST"):
         return (datasets.FashionMNIST(folder, train=True, transform=T.ToTensor()),
@@ -50,13 +54,13 @@ def data_sets(folder):
 class Scores:
     """Sums of loss, right answers, right ones among five, and samples."""
 
-    def __init__(self):
-        self.sums = torch.zeros(4, dtype=torch.double)
+    def __init__(self, device):
+        self.sums = torch.zeros(4, dtype=torch.double, device=device)
 
     @torch.no_grad()
     def add(self, scores, labels, loss):
         right = scores.topk(min(5, scores.shape[1]), 1).indices.eq(labels[:, None])
-        self.sums += torch.stack([loss.double() * len(labels), right[:, 0].sum(), right.sum(), torch.tensor(len(labels))])
+        self.sums += torch.stack([loss.double() * len(labels), right[:, 0].sum(), right.sum(), loss.new_full((), len(labels))])
 
     def over_all_ranks(self):
         total = self.sums.clone()
@@ -71,18 +75,25 @@ class Training:
         self.rank, world = dist.get_rank(), dist.get_world_size()
         train, val = data_sets(options.data)
         self.sampler = DistributedSampler(train, shuffle=True, seed=options.seed, drop_last=True)
-        workers = {"num_workers": options.workers, "persistent_workers": options.workers > 0}
+        self.device = torch.device(options.device)
+        workers = {"num_workers": options.workers, "persistent_workers": options.workers > 0,
+                   "pin_memory": self.device.type == "cuda"}
         self.loader = DataLoader(train, options.batch_size, sampler=self.sampler, drop_last=True, **workers)
         self.val_loader = DataLoader(val, options.batch_size, sampler=DistributedSampler(val, shuffle=False), **workers)
         self.steps = min(len(self.loader), options.steps or len(self.loader))
         self.global_batch = options.batch_size * world
 
         torch.manual_seed(options.seed)
-        make = {"convnet": convnet, "toy": toy, "resnet18": resnet18}[options.model]
-        self.model = DistributedDataParallel(make(len(train.classes), train[0][0].numel()))
+        make = {"convnet": convnet, "toy": toy, "resnet18": resnet18, "resnet50": resnet50}[options.model]
+        model = make(len(train.classes), train[0][0].numel()).to(self.device)
+        if self.device.type == "cuda":
+            torch.backends.cudnn.benchmark = True
+            model = model.to(memory_format=torch.channels_last)
+        self.model = DistributedDataParallel(model)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=options.epochs * self.steps)
         self.step, self.seconds, self.trained = 0, 0.0, 0
+        self.rate, self.data_wait = 0.0, 0.0  # Of the last epoch.
 
     def resume(self):
         path = self.options.checkpoint
@@ -108,12 +119,17 @@ class Training:
     def train_epoch(self, epoch):
         self.sampler.set_epoch(epoch)
         self.model.train()
-        scores = Scores()
+        scores = Scores(self.device)
         done = self.step - epoch * self.steps  # Before the checkpoint that was read.
-        began = time.perf_counter()
-        for images, labels in itertools.islice(self.loader, done, self.steps):
-            output = self.model(images)
-            loss = nn.functional.cross_entropy(output, labels)
+        began, first = time.perf_counter(), self.trained
+        waited = 0.0
+        batches = itertools.islice(self.loader, done, self.steps)
+        while batch := self.timed(next, batches, None):
+            waited += self.took
+            images, labels = self.on_device(*batch)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                output = self.model(images)
+                loss = nn.functional.cross_entropy(output, labels)
             self.optimizer.zero_grad()
             loss.backward()
             self.optimizer.step()
@@ -125,14 +141,32 @@ class Training:
                 self.say(f"step {self.step}")
             if self.options.checkpoint_interval and self.step % self.options.checkpoint_interval == 0:
                 self.save()
-        self.seconds += time.perf_counter() - began
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.perf_counter() - began
+        self.seconds += seconds
+        self.rate, self.data_wait = (self.trained - first) / seconds, waited / seconds
+
+    def timed(self, function, *arguments):
+        began = time.perf_counter()
+        result = function(*arguments)
+        self.took = time.perf_counter() - began
+        return result
+
+    def on_device(self, images, labels):
+        if self.device.type == "cpu":
+            return images, labels
+        images = images.to(self.device, non_blocking=True).to(memory_format=torch.channels_last)
+        return images, labels.to(self.device, non_blocking=True)
 
     @torch.no_grad()
     def validate(self):
         self.model.eval()
-        scores = Scores()
+        scores = Scores(self.device)
         for images, labels in itertools.islice(self.val_loader, self.options.steps or None):
-            output = self.model.module(images)
+            images, labels = self.on_device(images, labels)
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+                output = self.model.module(images)
             scores.add(output, labels, nn.functional.cross_entropy(output, labels))
         return scores.over_all_ranks()
 
@@ -142,7 +176,8 @@ class Training:
             self.train_epoch(epoch)
             result = self.validate()
             self.save()
-        self.say(json.dumps({"samples_per_second": self.trained / self.seconds, "eval_loss": result["loss"],
+        self.say(json.dumps({"samples_per_second": self.trained / self.seconds, "rate": self.rate,
+                             "data_wait": self.data_wait, "eval_loss": result["loss"],
                              "eval_top1": result["top1"], "eval_top5": result["top5"]}))
 
 
@@ -151,11 +186,14 @@ def main():
     parser.add_argument("data")
     parser.add_argument("--model", default="convnet")
     parser.add_argument("--checkpoint", default="")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     for name, default in (("epochs", 1), ("batch-size", 64), ("workers", 0), ("seed", 0), ("log-interval", 50),
                           ("checkpoint-interval", 0), ("steps", 0)):
         parser.add_argument("--" + name, type=int, default=default)
     options = parser.parse_args()
-    dist.init_process_group("gloo")
+    if options.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    dist.init_process_group("gloo" if options.device == "cpu" else "nccl")
     Training(options).run()
     dist.barrier()
     os._exit(0)  # Gloo's threads may abort at a usual exit.

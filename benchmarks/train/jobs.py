@@ -85,8 +85,8 @@ def ours(options, data, *flags):
     return [options.bin / "lockstep", "train", data, "--output", output, *flags]
 
 
-def peer(options, data, *flags, launcher=()):
-    return [options.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", options.ranks, *launcher,
+def peer(options, data, *flags, launcher=(), ranks=None):
+    return [options.python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks or options.ranks, *launcher,
             HERE.parent / "peers" / "train.py", data, *flags]
 
 

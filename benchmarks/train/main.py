@@ -9,15 +9,17 @@ import signal
 import sys
 import tempfile
 
+import gpu
 import nodes
 import restart
 import throughput
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROWS = {**dict.fromkeys(throughput.ROWS, throughput), "restart": restart, "nodes": nodes}
+ROWS = {**dict.fromkeys(throughput.ROWS, throughput), "restart": restart, "nodes": nodes, "gpu": gpu}
 EPILOG = """rows: fashion-mnist (images/s of the convnet), folder (JPEGs with a network so small that loading decides),
 resnet18 (the same JPEGs), restart (seconds until a killed rank's job goes on), nodes (two nodes of one core each beside
-one; needs root and iproute2). The peer is benchmarks/peers/train.py under torchrun."""
+one; needs root and iproute2), gpu (ResNet-50 on JPEGs on a GPU; only if it is asked for).
+The peer is benchmarks/peers/train.py under torchrun."""
 
 
 def positive(text):
@@ -42,10 +44,11 @@ def rows(text):
 
 def parse():
     parser = argparse.ArgumentParser(prog="lockstep bench train", description=__doc__.split(": ")[1], epilog=EPILOG)
-    parser.add_argument("--rows", type=rows, default=list(ROWS), help="which, separated by commas; all")
+    parser.add_argument("--rows", type=rows, default=[name for name in ROWS if name != "gpu"], help="which, separated by commas; all but gpu")
     parser.add_argument("--rounds", type=positive, default=5, help="turns of each side; medians are shown")
     parser.add_argument("--ranks", type=positive, default=2, help="of each job, except in row nodes")
     parser.add_argument("--workers", type=workers, default=[0, 1, 2], help="numbers that PyTorch's DataLoader tries")
+    parser.add_argument("--gpu-workers", type=workers, default=[8, 16], help="the same in row gpu")
     parser.add_argument("--data", type=pathlib.Path, default=throughput.FASHION_MNIST, help="folder of Fashion-MNIST's files")
     parser.add_argument("--photos", type=positive, default=1000, help="JPEGs that are made up")
     parser.add_argument("--restart-batch-size", type=positive, default=64, help="of a rank in row restart")
