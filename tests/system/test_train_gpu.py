@@ -55,6 +55,18 @@ def test_the_summary_and_the_metrics_tell_how_busy_the_gpu_is(folder):
     assert all(line["gpu_memory_bytes"] > 0 for line in lines if "loss" in line)
 
 
+@pytest.mark.parametrize("flags, words", [
+    ([], "TF32 in convolutions, cuDNN's fastest algorithms, steps recorded as a CUDA graph"),
+    (["--tf32", "off", "--no-cudnn-benchmark", "--no-cuda-graph"],
+     "float32 without TF32, cuDNN's default algorithms, steps run eagerly (--no-cuda-graph)"),
+    (["--tf32", "on", "--deterministic", "--grad-accum", 2],
+     "TF32, deterministic algorithms, steps run eagerly (--grad-accum)"),
+], ids=["default", "plain", "deterministic"])
+def test_the_screen_says_how_the_gpu_computes(folder, flags, words):
+    out = train(folder, "data", "--nproc", 1, "--fast-dev-run", 4, *flags, env=GPU).stdout
+    assert words in out
+
+
 def test_the_backend_nccl_trains(folder):
     train(folder, *FLAGS, "--backend", "nccl", env=GPU)
     assert len(metrics(folder / RUN)) == 42
