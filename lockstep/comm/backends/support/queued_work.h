@@ -11,7 +11,8 @@
 
 namespace lockstep::comm {
 
-// wait() runs the job in the calling thread. A future is completed by the queue's thread.
+// wait() runs the job in the calling thread. A future is completed by the thread that runs the job:
+// the queue's, or one in wait(); by the caller of getFuture() if the job is done.
 // In a fork of the process that started it, throws UsageError, unless the job was done by then.
 class QueuedWork : public c10d::Work {
  public:
