@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "lockstep/base/error.h"
 #include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/clip_grad.h"
 #include "lockstep/train/optim/sgd.h"
@@ -28,13 +29,19 @@ std::shared_ptr<optim::FormulaLR> main_schedule(const TrainConfig& config,
     return std::make_shared<optim::StepLR>(optimizer,
                                            optim::StepLROptions{size, config.decay_rate});
   }
-  optim::MultiStepLROptions options{{}, config.decay_rate};
   if (config.sched == "multistep") {
+    optim::MultiStepLROptions options{{}, config.decay_rate};
     for (const auto epoch : config.decay_milestones) {
       options.milestones.push_back(epoch * steps_per_epoch);
     }
+    return std::make_shared<optim::MultiStepLR>(optimizer, options);
   }
-  return std::make_shared<optim::MultiStepLR>(optimizer, options);  // Constant: no milestones.
+  if (config.sched == "constant") {  // A MultiStepLR without milestones.
+    return std::make_shared<optim::MultiStepLR>(optimizer,
+                                                optim::MultiStepLROptions{{}, config.decay_rate});
+  }
+  throw UsageError("make_scheduler: sched is '" + config.sched +
+                   "', expected cosine, step, multistep or constant");
 }
 
 }  // namespace
@@ -64,7 +71,7 @@ std::shared_ptr<optim::LRScheduler> make_scheduler(const TrainConfig& config,
   if (warmup == 0) {
     return main_schedule(config, optimizer, steps_per_epoch, total);
   }
-  // LinearLR refuses 0, which Python's does, too.
+  // LinearLR rejects 0, as Python's does.
   const double start = std::clamp(config.warmup_lr / optimizer.lr(), 1e-12, 1.0);
   auto linear = std::make_shared<optim::LinearLR>(
       optimizer,

@@ -4,6 +4,8 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -56,6 +58,10 @@ TEST(Recipe, SchedulesAreInStepsOfEpochs) {
   EXPECT_EQ(cosine[0], 1);
   EXPECT_NEAR(cosine[2], 0.55, 1e-12);
   EXPECT_NEAR(cosine[4], 0.1, 1e-12);
+}
+
+TEST(Recipe, AnUnknownScheduleIsNotConstant) {
+  EXPECT_THROW(rates({.epochs = 4, .sched = "cosin"}, 1), UsageError);
 }
 
 TEST(Recipe, WarmupComesFirst) {
