@@ -1,7 +1,7 @@
 // Averages gradients over the ranks while backward computes the rest of them.
 //
 // The parts are elsewhere: which gradients travel together (bucket_plan), where they lie
-// (bucket_set), when one is complete (gradient_hooks, readiness) and how they travel
+// (bucket_set), when one is complete (gradient_hooks, gradient_readiness) and how they travel
 // (communication). This decides what happens when.
 #pragma once
 

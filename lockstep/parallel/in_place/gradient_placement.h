@@ -3,7 +3,7 @@
 // autograd allocates every gradient anew in each backward, in the same way each time. So the last
 // backward tells which of the tensors allocated now will become which gradient. This is a guess. If
 // it is wrong, another tensor lies in the bucket for a while; the caller learns this from
-// is_placed() and must leave that memory alone.
+// comm::is_placed() and must leave that memory alone.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -42,7 +42,7 @@ enum class Standing : std::uint64_t { kMember = 0, kLeft = 1, kFailed = 2 };
 // Why a rank failed, for the others' messages. The standing is written last.
 struct alignas(kLine) Fate {
   Word standing;
-  Word reason;   // Failure::Reason.
+  Word reason;   // Watch::Reason.
   Word culprit;  // Rank.
   Word signal;
   Word text[48];  // Eight characters each: what a rank that aborts has to say.

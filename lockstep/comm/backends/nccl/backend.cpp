@@ -1,4 +1,4 @@
-// Compiled where CUDA is found; nccl_missing.cpp stands in elsewhere.
+// Compiled where CUDA is found; missing.cpp stands in elsewhere.
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "lockstep/comm/backend_registry.h"
