@@ -18,7 +18,8 @@ inline constexpr std::chrono::milliseconds kHeartbeatInterval{500};
 inline constexpr std::chrono::seconds kLeastNodeTimeout{2};  // The least --node-timeout.
 inline constexpr std::chrono::hours kMostNodeTimeout{24};
 inline constexpr std::chrono::seconds kStrangerLimit{2};  // For a first message.
-inline constexpr std::chrono::seconds kOneTry{1};  // To join; signals are not seen meanwhile.
+// One attempt to join; signals are not seen meanwhile.
+inline constexpr std::chrono::seconds kConnectAttempt{1};
 inline constexpr std::chrono::milliseconds kBetweenTries{200};
 inline constexpr std::chrono::seconds kFarewellPatience{1};  // For the last word to arrive.
 
@@ -56,7 +57,7 @@ static_assert(kLeaderSweeps < kStrangerLimit);
 static_assert(kWorkersEndIn + kMemberSweeps + kDrainPatience < kStopSlack);
 static_assert(kWorkersEndIn + kLeaderSweeps + kDrainPatience < kStopSlack);
 // A busy agent still recognises both paths of a signal as one.
-static_assert(kMemberSweeps + kDrainPatience + kOneTry < kEchoLimit);
+static_assert(kMemberSweeps + kDrainPatience + kConnectAttempt < kEchoLimit);
 static_assert(kKillPatience < kEchoLimit);
 // The supervisor does not kill an agent that is killing workers, nor one that closes its
 // connections and then finds that nobody reads its stdout and stderr.

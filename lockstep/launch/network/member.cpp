@@ -29,25 +29,26 @@ void Member::try_to_join() {
   if (!next_try_.passed()) {
     return;
   }
-  try {
-    channel_.emplace(connect_to(context_.options.nodes.endpoint, Deadline::in(kOneTry)));
-    heartbeats_.add(channel_->outbox());
-    channel_->send(introduce(context_));
-    watch();
-    return;
-  } catch (const PeerError& error) {
-    why_not_joined_ = error.what();
-  }
-  if (join_deadline_.passed()) {
+  // Also where each connect succeeds: who answers there may not be our leader.
+  if (join_deadline_.passed() && !why_not_joined_.empty()) {
     own_end_ = End{1,
                    "lockstep run: " + leader_ + " did not come within " +
                        to_text(join_deadline_.total()) + " (" + why_not_joined_ + ")\n",
                    std::nullopt};
     end_when_stopped();
+    return;
+  }
+  try {
+    channel_.emplace(connect_to(context_.options.nodes.endpoint, Deadline::in(kConnectAttempt)));
+    heartbeats_.add(channel_->outbox());
+    channel_->send(introduce(context_));
+    watch();
+  } catch (const PeerError& error) {
+    why_not_joined_ = error.what();
   }
 }
 
-// Until the next try.
+// Closes the connection; the next try follows after a pause.
 void Member::leave(const std::string& why) {
   loop_.forget(channel_->fd());
   channel_.reset();

@@ -135,6 +135,27 @@ TEST_F(MemberTest, ALeaderThatDoesNotComeBackIsNamedWithTheReason) {
   EXPECT_THAT(std::get<End>(commands(member).at(0)).text, HasSubstr("did not come within 1 ms"));
 }
 
+TEST_F(MemberTest, AnEndpointThatAcceptsAndClosesIsNotTriedForEver) {
+  context_.options.nodes.join_timeout = std::chrono::milliseconds(500);
+  Member member(context_, loop_);
+  std::vector<Message> found;
+  int accepted = 0;
+  const Deadline deadline = Deadline::in(std::chrono::seconds(10));
+  while (found.empty() && !deadline.passed()) {
+    member.on_time();
+    pollfd waiting{listener_.fd.get(), POLLIN, 0};
+    if (::poll(&waiting, 1, 0) == 1) {
+      UniqueFd(::accept(listener_.fd.get(), nullptr, nullptr)).reset();
+      ++accepted;
+    }
+    loop_.run_once(Deadline::in(std::chrono::milliseconds(5)));
+    found = member.take_commands();
+  }
+  EXPECT_GT(accepted, 1);
+  ASSERT_THAT(found, SizeIs(1)) << "still trying after " << accepted << " connections";
+  EXPECT_THAT(std::get<End>(found[0]).text, HasSubstr("did not come within 500 ms"));
+}
+
 TEST_F(MemberTest, HeartbeatsComeWhileTheMemberIsBusy) {
   Member member(context_, loop_);
   const Channel leader = lead(member);
