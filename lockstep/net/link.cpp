@@ -19,12 +19,11 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/tcp_liveness.h"
 
 namespace lockstep::net {
 namespace {
 
-constexpr unsigned kSilentMs = 3000;
-constexpr unsigned kProbes = 3;  // That went unanswered.
 // So much that cannot be sent yet waits in the kernel. It has room for more: so a rank that leaves
 // can say so to one that reads nothing at the time.
 constexpr int kUnsentInKernel = 256 << 10;
@@ -35,14 +34,9 @@ void set_option(int fd, int level, int name, int value) {
   (void)::setsockopt(fd, level, name, &value, sizeof value);  // Without it the deadlines remain.
 }
 
-// An idle connection is asked every second whether its peer is there. Not TCP_USER_TIMEOUT: that
-// also ends a connection whose peer is alive and reads nothing.
 void set_options(int fd) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(kProbes));
+  keep_alive(fd);
   set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, kUnsentInKernel);
 }
 
@@ -115,15 +109,7 @@ void Link::close(const std::string& why) {
 }
 
 void Link::close_if_silent() {
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  if (!is_open() || connecting_ ||
-      ::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
-    return;
-  }
-  if ((info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > kSilentMs &&
-       info.tcpi_retransmits >= kProbes) ||
-      info.tcpi_probes >= kProbes) {
+  if (is_open() && !connecting_ && is_silent(socket_.get())) {
     close("its host does not answer any more");
   }
 }

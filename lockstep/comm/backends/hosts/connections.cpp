@@ -12,36 +12,12 @@
 #include <cstdlib>
 #include <memory>
 
+#include "lockstep/base/tcp_liveness.h"
+
 namespace lockstep::comm {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{500};
-constexpr unsigned kSilentMs = 3000;
-constexpr unsigned kProbes = 3;  // That went unanswered.
-
-void set_option(int fd, int level, int name, int value) {
-  (void)::setsockopt(fd, level, name, &value, sizeof value);  // Without it the deadlines remain.
-}
-
-// An idle connection is asked every second whether its peer is there.
-void keep_alive(int fd) {
-  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, static_cast<int>(kProbes));
-}
-
-// Not TCP_USER_TIMEOUT: that also ends a connection whose peer is alive and reads nothing.
-bool is_silent(int fd) {
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
-    return false;
-  }
-  return (info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > kSilentMs &&
-          info.tcpi_retransmits >= kProbes) ||
-         info.tcpi_probes >= kProbes;
-}
 
 bool is_tcp(int fd) {
   int protocol = 0;
