@@ -15,8 +15,8 @@ class CallbackThread {
   CallbackThread(const CallbackThread&) = delete;
   CallbackThread& operator=(const CallbackThread&) = delete;
 
-  // Before the first call(), by whoever can hear that there is no thread to be had: throws
-  // std::system_error. Nothing happens if it was started or stopped before.
+  // Call it before call(); throws std::system_error if no thread can be started. Nothing happens if
+  // it was started or stopped before.
   void start();
   // What it throws is lost: there is nobody to tell. A callback may wait for anything but another
   // callback.

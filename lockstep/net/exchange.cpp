@@ -16,11 +16,11 @@ constexpr std::size_t kUnwanted = std::size_t{64} << 20;
 
 }  // namespace
 
-Exchange::Exchange(int rank, std::vector<Card> cards, Listener listener, Finish finish)
+Exchange::Exchange(int rank, std::vector<RankAddress> addresses, Listener listener, Finish finish)
     : rank_(rank),
       finish_(std::move(finish)),
-      said_bye_(cards.size(), false),
-      peers_(rank, std::move(cards), std::move(listener),
+      said_bye_(addresses.size(), false),
+      peers_(rank, std::move(addresses), std::move(listener),
              {.begin = [this](int peer, const Frame& frame) { return begin(peer, frame); },
               .end = [this](int peer, const Frame& frame) { end(peer, frame); },
               .lost = [this](int peer) { lose(peer); },

@@ -20,7 +20,7 @@ class Exchange {
   // Called for each message; with kNone if it was delivered. A message that was given up may be
   // finished again: then it is not news.
   using Finish = std::function<void(const MessagePointer&, const Failure& failure)>;
-  Exchange(int rank, std::vector<Card> cards, Listener listener, Finish finish);
+  Exchange(int rank, std::vector<RankAddress> addresses, Listener listener, Finish finish);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 

@@ -33,8 +33,8 @@ struct Frame {
   std::uint32_t magic = kMagic;
   Kind kind = Kind::kHello;
   std::uint64_t tag = 0;    // kHello, kWelcome: the token of the rank that reads it.
-  std::uint64_t bytes = 0;  // Of the message.
-  std::uint64_t id = 0;     // Of the send, of its rank's own; kHello: the rank.
+  std::uint64_t bytes = 0;  // The message's size.
+  std::uint64_t id = 0;     // The send's number at its sender; kHello: the rank.
 
   [[nodiscard]] bool has_payload() const {
     return kind == Kind::kMessage || kind == Kind::kPayload;

@@ -7,14 +7,15 @@ namespace lockstep::net {
 Mailbox::Mailbox(int rank, const std::string& address)
     : rank_(rank),
       listener_(listen_on({address, 0})),
-      card_(Card{.endpoint = {address, listener_.port}, .token = random_token()}.to_text()),
+      own_address_(
+          RankAddress{.endpoint = {address, listener_.port}, .token = random_token()}.to_text()),
       callbacks_(std::make_unique<CallbackThread>()) {}
 
-void Mailbox::open(const std::vector<std::string>& cards) {
+void Mailbox::open(const std::vector<std::string>& addresses) {
   require_owner();
-  std::vector<Card> parsed;
-  for (const auto& card : cards) {
-    parsed.push_back(Card::from_text(card));
+  std::vector<RankAddress> parsed;
+  for (const auto& address : addresses) {
+    parsed.push_back(RankAddress::from_text(address));
   }
   network_ =
       std::make_unique<NetworkThread>(rank_, std::move(parsed), std::move(listener_), *callbacks_);

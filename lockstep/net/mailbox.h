@@ -2,9 +2,9 @@
 //
 // Two ranks are connected when one of them first sends to the other or waits for a message of it;
 // what was posted before that is sent then. A small message is sent at once, a large one when it is
-// wanted. A rank reads no more of one whose messages that nobody asked for take 64 MiB, until it
-// asks for one, waits for something of it or sends to it: then a small send, too, is done only
-// later. While it waits or sends, what comes of that rank has no limit. Receives
+// wanted. A rank stops reading from a rank once its unrequested messages reach 64 MiB, until it
+// asks for one, waits for something from it or sends to it: then a small send, too, is done only
+// later. While it waits or sends, what comes from that rank has no limit. Receives
 // of one source and tag get the messages in the order in which they were sent, and are served in
 // the order in which they were posted.
 //
@@ -36,9 +36,9 @@ class Mailbox {
   Mailbox& operator=(const Mailbox&) = delete;
 
   // What the other ranks have to know.
-  [[nodiscard]] const std::string& card() const { return card_; }
-  // Once, before the first message: all ranks' cards. Throws PeerError for text that is none.
-  void open(const std::vector<std::string>& cards);
+  [[nodiscard]] const std::string& own_address() const { return own_address_; }
+  // Once, before the first message: all ranks' addresses. Throws PeerError for text that is none.
+  void open(const std::vector<std::string>& addresses);
 
   // They do not block. `owner` keeps what `data` points to, which is the caller's own again when
   // the message is done, also with an error: then it is neither read nor written any more.
@@ -71,7 +71,7 @@ class Mailbox {
   ForkGuard fork_guard_;
   const int rank_;
   Listener listener_;  // Until open().
-  std::string card_;
+  std::string own_address_;
   std::unique_ptr<CallbackThread> callbacks_;
   std::unique_ptr<NetworkThread> network_;
 };

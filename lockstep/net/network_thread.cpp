@@ -19,12 +19,12 @@ constexpr std::chrono::seconds kEndWithin{5};
 
 }  // namespace
 
-NetworkThread::NetworkThread(int rank, std::vector<Card> cards, Listener listener,
+NetworkThread::NetworkThread(int rank, std::vector<RankAddress> addresses, Listener listener,
                              CallbackThread& callbacks)
     : rank_(rank),
       callbacks_(callbacks),
       wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      exchange_(rank, std::move(cards), std::move(listener),
+      exchange_(rank, std::move(addresses), std::move(listener),
                 [this](const MessagePointer& message, const Failure& failure) {
                   finish(message, failure);
                 }) {

@@ -22,7 +22,8 @@ enum class Close {
 class NetworkThread {
  public:
   // `callbacks` lives longer.
-  NetworkThread(int rank, std::vector<Card> cards, Listener listener, CallbackThread& callbacks);
+  NetworkThread(int rank, std::vector<RankAddress> addresses, Listener listener,
+                CallbackThread& callbacks);
   ~NetworkThread() { stop(); }
   NetworkThread(const NetworkThread&) = delete;
   NetworkThread& operator=(const NetworkThread&) = delete;

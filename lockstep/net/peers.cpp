@@ -20,12 +20,12 @@ constexpr std::chrono::seconds kLookForSilence{1};
 
 }  // namespace
 
-Peers::Peers(int rank, std::vector<Card> cards, Listener listener, Events events)
+Peers::Peers(int rank, std::vector<RankAddress> addresses, Listener listener, Events events)
     : rank_(rank),
-      cards_(std::move(cards)),
-      door_(std::move(listener)),
+      addresses_(std::move(addresses)),
+      pending_(std::move(listener)),
       events_(std::move(events)),
-      peers_(cards_.size()),
+      peers_(addresses_.size()),
       look_for_silence_(Deadline::in(kLookForSilence)) {}
 
 bool Peers::connect(int peer) {
@@ -76,16 +76,16 @@ void Peers::turn(int wake, Deadline limit) {
       ready.push_back({link->fd(), link->events(reads), 0});
     }
   }
-  const std::size_t door = ready.size();
-  door_.add_to(ready);
+  const std::size_t first_pending = ready.size();
+  pending_.add_to(ready);
   if (::poll(ready.data(), ready.size(), patience(limit)) < 0) {
     return;  // Interrupted.
   }
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     handle(ranks[i], ready[i + 1].revents);
   }
-  for (auto& guest : door_.look(std::span(ready).subspan(door))) {
-    greet(std::move(guest));
+  for (auto& greeted : pending_.look(std::span(ready).subspan(first_pending))) {
+    greet(std::move(greeted));
   }
 }
 
@@ -94,9 +94,9 @@ void Peers::look_at_times() {
   for (int peer = 0; peer < size(); ++peer) {
     Peer& other = at(peer);
     if (other.state == State::kOpening && !other.link && other.next_try.passed()) {
-      other.link = std::make_unique<Link>(cards_[static_cast<std::size_t>(peer)].endpoint);
+      other.link = std::make_unique<Link>(addresses_[static_cast<std::size_t>(peer)].endpoint);
       other.link->push({.kind = Kind::kHello,
-                        .tag = cards_[static_cast<std::size_t>(peer)].token,
+                        .tag = addresses_[static_cast<std::size_t>(peer)].token,
                         .id = static_cast<std::uint64_t>(rank_)});
     } else if (other.link && other.link->is_connecting() && other.opened_by.passed()) {
       other.link->close("it does not answer: timed out after " + to_text(other.opened_by.total()));
@@ -113,7 +113,7 @@ void Peers::look_at_times() {
 }
 
 int Peers::patience(Deadline limit) const {
-  int patience = std::min(limit.poll_timeout(), door_.patience());
+  int patience = std::min(limit.poll_timeout(), pending_.patience());
   for (const auto& peer : peers_) {
     if (peer.state == State::kOpening && !peer.link) {
       patience = std::min(patience, peer.next_try.poll_timeout());
@@ -160,7 +160,8 @@ void Peers::check(int peer, const Frame& frame) const {
   if (frame.kind == Kind::kYield && peer > rank_) {
     throw PeerError("it wants a lower rank to yield");
   }
-  if (frame.kind == Kind::kWelcome && frame.tag != cards_[static_cast<std::size_t>(rank_)].token) {
+  if (frame.kind == Kind::kWelcome &&
+      frame.tag != addresses_[static_cast<std::size_t>(rank_)].token) {
     throw PeerError("it is no rank of this group");
   }
 }
@@ -187,9 +188,9 @@ void Peers::answer(int peer, const Frame& frame) {
 }
 
 // One that is being opened and is not there yet gives way to one that is.
-void Peers::greet(Door::Guest guest) {
-  const Frame& hello = guest.hello;
-  if (hello.tag != cards_[static_cast<std::size_t>(rank_)].token || hello.id >= peers_.size() ||
+void Peers::greet(PendingConnections::Guest greeted) {
+  const Frame& hello = greeted.hello;
+  if (hello.tag != addresses_[static_cast<std::size_t>(rank_)].token || hello.id >= peers_.size() ||
       hello.id == static_cast<std::uint64_t>(rank_)) {
     return;
   }
@@ -199,13 +200,13 @@ void Peers::greet(Door::Guest guest) {
     return;
   }
   if (other.link && !other.link->is_connecting() && rank_ < peer) {
-    guest.link->push({.kind = Kind::kYield});
-    guest.link->write();
+    greeted.link->push({.kind = Kind::kYield});
+    greeted.link->write();
     return;
   }
   const bool is_news = other.state == State::kIdle;
-  other.link = std::move(guest.link);
-  other.link->push({.kind = Kind::kWelcome, .tag = cards_[hello.id].token});
+  other.link = std::move(greeted.link);
+  other.link->push({.kind = Kind::kWelcome, .tag = addresses_[hello.id].token});
   become_open(peer);
   if (is_news && is_leaving_) {
     say_bye(peer);
@@ -234,7 +235,7 @@ void Peers::link_closed(int peer) {
       other.next_try = Deadline::in(kTryAgain);
       return;
     }
-    const std::string place = to_text(cards_[static_cast<std::size_t>(peer)].endpoint);
+    const std::string place = to_text(addresses_[static_cast<std::size_t>(peer)].endpoint);
     lose(peer, {.kind = refused ? Failure::Kind::kRefused : Failure::Kind::kDied,
                 .words = who + " is gone: " +
                          (refused ? "nobody listens at " + place +
@@ -270,7 +271,7 @@ bool Peers::is_alone() const {
 }
 
 void Peers::close_all(const Failure& failure) {
-  door_.close();
+  pending_.close();
   for (auto& peer : peers_) {
     if (peer.link) {
       peer.link->close("closed by this rank");

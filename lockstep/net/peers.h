@@ -12,9 +12,9 @@
 #include <memory>
 #include <vector>
 
-#include "lockstep/net/card.h"
-#include "lockstep/net/door.h"
 #include "lockstep/net/message.h"
+#include "lockstep/net/pending_connections.h"
+#include "lockstep/net/rank_address.h"
 
 namespace lockstep::net {
 
@@ -29,8 +29,8 @@ class Peers {
     std::function<void(int peer)> lost;  // why_gone() says why.
     std::function<bool(int peer)> wants_to_read;
   };
-  // `cards`: all ranks', by rank.
-  Peers(int rank, std::vector<Card> cards, Listener listener, Events events);
+  // `addresses`: all ranks', by rank.
+  Peers(int rank, std::vector<RankAddress> addresses, Listener listener, Events events);
 
   // Begins to connect if there is no connection. False if the rank is gone.
   bool connect(int peer);
@@ -86,7 +86,7 @@ class Peers {
   void look_at_times();
   [[nodiscard]] int patience(Deadline limit) const;
   void handle(int peer, short events);
-  void greet(Door::Guest guest);
+  void greet(PendingConnections::Guest greeted);
   void check(int peer, const Frame& frame) const;
   void answer(int peer, const Frame& frame);
   void become_open(int peer);
@@ -95,8 +95,8 @@ class Peers {
   void lose(int peer, Failure failure);
 
   int rank_;
-  std::vector<Card> cards_;
-  Door door_;
+  std::vector<RankAddress> addresses_;
+  PendingConnections pending_;
   Events events_;
   std::vector<Peer> peers_;
   Deadline look_for_silence_;

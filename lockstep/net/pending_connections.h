@@ -1,7 +1,7 @@
-// Those who have connected and not yet said who they are.
+// Connections whose other ends have not yet said who they are.
 //
-// Anybody who reaches the port can connect. So it is a bounded number at a time, each for a bounded
-// time, and nothing but a greeting is read of them.
+// Anybody who reaches the port can connect. So their number and their time are bounded, and nothing
+// but a greeting is read from them.
 #pragma once
 
 #include <poll.h>
@@ -17,26 +17,26 @@
 namespace lockstep::net {
 
 // For one thread.
-class Door {
+class PendingConnections {
  public:
   static constexpr std::chrono::seconds kGreetWithin{2};
-  static constexpr std::size_t kGuests = 64;  // More take the place of the oldest.
+  static constexpr std::size_t kMostPending = 64;  // More take the place of the oldest.
 
-  explicit Door(Listener listener);
+  explicit PendingConnections(Listener listener);
 
   // What poll() shall look at, and for how many milliseconds at most.
   void add_to(std::vector<pollfd>& ready) const;
   [[nodiscard]] int patience() const;
 
-  struct Guest {
+  struct Greeted {
     std::unique_ptr<Link> link;
     Frame hello;
   };
-  // What poll() said of that; returns those who have greeted.
-  std::vector<Guest> look(std::span<const pollfd> ready);
-  // Whoever is here or comes is sent away.
+  // Takes what poll() said of that; returns the connections that have greeted.
+  std::vector<Greeted> look(std::span<const pollfd> ready);
+  // Closes all of them, and lets in no more.
   void close();
-  [[nodiscard]] std::size_t guests() const { return silent_.size(); }
+  [[nodiscard]] std::size_t size() const { return silent_.size(); }
 
  private:
   struct Silent {

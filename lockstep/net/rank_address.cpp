@@ -1,4 +1,4 @@
-#include "lockstep/net/card.h"
+#include "lockstep/net/rank_address.h"
 
 #include <sys/random.h>
 
@@ -10,20 +10,20 @@
 
 namespace lockstep::net {
 
-std::string Card::to_text() const {
+std::string RankAddress::to_text() const {
   return lockstep::to_text(endpoint) + " " + std::to_string(token);
 }
 
-Card Card::from_text(const std::string& text) {
+RankAddress RankAddress::from_text(const std::string& text) {
   const auto words = split(text, ' ');
-  Card card;
+  RankAddress address;
   try {
     if (words.size() != 2) {
       throw UsageError("it has " + std::to_string(words.size()) + " words");
     }
-    card.endpoint = parse_endpoint(words[0], "the address of a rank");
+    address.endpoint = parse_endpoint(words[0], "the address of a rank");
     const char* end = words[1].data() + words[1].size();
-    const auto [rest, error] = std::from_chars(words[1].data(), end, card.token);
+    const auto [rest, error] = std::from_chars(words[1].data(), end, address.token);
     if (error != std::errc() || rest != end) {
       throw UsageError("'" + words[1] + "' is no token");
     }
@@ -32,7 +32,7 @@ Card Card::from_text(const std::string& text) {
                     "', expected ADDRESS:PORT TOKEN (" + error.what() +
                     "); do all ranks run the same version?");
   }
-  return card;
+  return address;
 }
 
 std::uint64_t random_token() {

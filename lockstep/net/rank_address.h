@@ -8,14 +8,14 @@
 
 namespace lockstep::net {
 
-struct Card {
+struct RankAddress {
   Endpoint endpoint;
   // Random, of this rank in this group: who does not know it is no rank of the group.
   std::uint64_t token = 0;
 
   [[nodiscard]] std::string to_text() const;
   // Throws PeerError for text that is none.
-  static Card from_text(const std::string& text);
+  static RankAddress from_text(const std::string& text);
 };
 
 // 64 bits from the kernel. Throws IoError if it gives none.

@@ -157,10 +157,10 @@ TEST(ExchangeEnds, ARankThatIsKilledIsNamed) {
     ASSERT_GE(child, 0);
     if (child == 0) {
       Mailbox box(1, "127.0.0.1");
-      write_all(to_parent.write_end.get(), box.card() + "\n");
+      write_all(to_parent.write_end.get(), box.own_address() + "\n");
       char text[100] = {};
       (void)!::read(to_child.read_end.get(), text, sizeof text);
-      box.open({text, box.card()});
+      box.open({text, box.own_address()});
       if (!before) {
         Receive(box, 0, 3).wait();
       }
@@ -168,11 +168,11 @@ TEST(ExchangeEnds, ARankThatIsKilledIsNamed) {
     }
     char text[100] = {};
     ASSERT_GT(::read(to_parent.read_end.get(), text, sizeof text - 1), 0);
-    std::string card = text;
-    card.pop_back();
+    std::string address = text;
+    address.pop_back();
     Mailbox box(0, "127.0.0.1");
-    write_all(to_child.write_end.get(), box.card());
-    box.open({box.card(), card});
+    write_all(to_child.write_end.get(), box.own_address());
+    box.open({box.own_address(), address});
     if (before) {
       ::waitpid(child, nullptr, 0);
     }

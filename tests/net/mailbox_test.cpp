@@ -122,7 +122,7 @@ TEST(Mailbox, AForkIsNoMember) {
 TEST(Mailbox, WhoConnectsWaitsWhereThereAreNoMoreDescriptors) {
   Mailbox here(0, "127.0.0.1");
   Mailbox there(1, "127.0.0.1");
-  there.open({here.card(), there.card()});
+  there.open({here.own_address(), there.own_address()});
   const auto sent = send(there, 0, 7, {4});
   std::this_thread::sleep_for(std::chrono::milliseconds(200));  // It connects; nobody accepts it.
   rlimit before{};
@@ -132,7 +132,7 @@ TEST(Mailbox, WhoConnectsWaitsWhereThereAreNoMoreDescriptors) {
   // One is left, for the eventfd of open().
   const rlimit no_more{static_cast<rlim_t>(lowest_free) + 1, before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &no_more), 0);
-  here.open({here.card(), there.card()});
+  here.open({here.own_address(), there.own_address()});
   const std::clock_t begin = std::clock();
   std::this_thread::sleep_for(std::chrono::milliseconds(500));
   const std::clock_t used = std::clock() - begin;  // By all threads.

@@ -16,13 +16,13 @@ using Ints = std::vector<std::int32_t>;
 
 struct Mailboxes {
   explicit Mailboxes(int size) {
-    std::vector<std::string> cards;
+    std::vector<std::string> addresses;
     for (int rank = 0; rank < size; ++rank) {
       boxes.push_back(std::make_unique<net::Mailbox>(rank, "127.0.0.1"));
-      cards.push_back(boxes.back()->card());
+      addresses.push_back(boxes.back()->own_address());
     }
     for (auto& box : boxes) {
-      box->open(cards);
+      box->open(addresses);
     }
   }
   net::Mailbox& operator[](int rank) { return *boxes[static_cast<std::size_t>(rank)]; }

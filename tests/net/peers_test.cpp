@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 
 // A rank whose turns the test takes.
 struct Rank {
-  Rank(int rank, const std::vector<Card>& cards, Listener listener)
-      : peers(rank, cards, std::move(listener),
+  Rank(int rank, const std::vector<RankAddress>& addresses, Listener listener)
+      : peers(rank, addresses, std::move(listener),
               {.begin = [](int, const Frame&) { return nullptr; },
                .end = [this](int peer, const Frame& frame) { got.emplace_back(peer, frame.id); },
                .lost = [this](int peer) { lost.push_back(peer); },
@@ -33,10 +33,11 @@ struct Ranks {
   explicit Ranks(int size) {
     for (int rank = 0; rank < size; ++rank) {
       listeners.push_back(listen_on({"127.0.0.1", 0}));
-      cards.push_back({{"127.0.0.1", listeners.back().port}, 100 + static_cast<unsigned>(rank)});
+      addresses.push_back(
+          {{"127.0.0.1", listeners.back().port}, 100 + static_cast<unsigned>(rank)});
     }
     for (int rank = 0; rank < size; ++rank) {
-      ranks.push_back(std::make_unique<Rank>(rank, cards,
+      ranks.push_back(std::make_unique<Rank>(rank, addresses,
                                              std::move(listeners[static_cast<std::size_t>(rank)])));
     }
   }
@@ -55,7 +56,7 @@ struct Ranks {
     return condition();
   }
   std::vector<Listener> listeners;
-  std::vector<Card> cards;
+  std::vector<RankAddress> addresses;
   std::vector<std::unique_ptr<Rank>> ranks;
 };
 
@@ -168,7 +169,7 @@ UniqueFd bound_to(int port) {
 TEST(Peers, NobodyListens) {
   Ranks ranks(2);
   ranks.ranks[1].reset();
-  const auto taken = bound_to(ranks.cards[1].endpoint.port);  // Nobody else is to listen there.
+  const auto taken = bound_to(ranks.addresses[1].endpoint.port);  // Nobody else is to listen there.
   ranks[0].peers.connect(1);
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(ranks.turn_until([&] { return !ranks[0].lost.empty(); }));
@@ -181,13 +182,13 @@ TEST(Peers, NobodyListens) {
 // Its port is free for a while, as if it had not been listened at yet.
 TEST(Peers, OneThatIsRefusedTriesAgain) {
   Ranks ranks(2);
-  const int port = ranks.cards[1].endpoint.port;
+  const int port = ranks.addresses[1].endpoint.port;
   ranks.ranks[1].reset();
   ranks[0].peers.post(1, offer(3));
   for (int i = 0; i < 10; ++i) {
     ranks[0].turn();
   }
-  ranks.ranks[1] = std::make_unique<Rank>(1, ranks.cards, listen_on({"127.0.0.1", port}));
+  ranks.ranks[1] = std::make_unique<Rank>(1, ranks.addresses, listen_on({"127.0.0.1", port}));
   EXPECT_TRUE(ranks.turn_until([&] { return !ranks[1].got.empty(); }));
   EXPECT_THAT(ranks[0].lost, ElementsAre());
 }
@@ -209,8 +210,8 @@ TEST(Peers, ARankIsNotGoneBecauseThisOneHasNoDescriptors) {
   EXPECT_TRUE(ranks.turn_until([&] { return !ranks[1].got.empty(); }));
 }
 
-UniqueFd knock(const Card& card, const std::vector<Frame>& frames) {
-  UniqueFd fd = connect_to(card.endpoint, Deadline::in(std::chrono::seconds(30)));
+UniqueFd knock(const RankAddress& address, const std::vector<Frame>& frames) {
+  UniqueFd fd = connect_to(address.endpoint, Deadline::in(std::chrono::seconds(30)));
   for (const auto& frame : frames) {
     EXPECT_EQ(::send(fd.get(), &frame, sizeof frame, MSG_NOSIGNAL),
               static_cast<ssize_t>(sizeof frame));
@@ -224,7 +225,7 @@ TEST(Peers, AStrangerIsSentAwayAndHarmsNobody) {
   for (const Frame& hello : {Frame{.kind = Kind::kHello, .tag = 101, .id = 1},  // Another's token.
                              Frame{.kind = Kind::kHello, .tag = 100, .id = 2},  // No such rank.
                              Frame{.kind = Kind::kHello, .tag = 100, .id = 0}}) {
-    const auto stranger = knock(ranks.cards[0], {hello, offer(1)});
+    const auto stranger = knock(ranks.addresses[0], {hello, offer(1)});
     char byte = 0;
     ASSERT_TRUE(ranks.turn_until(
         [&] { return ::recv(stranger.get(), &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN; }));
@@ -239,14 +240,14 @@ TEST(Peers, AStrangerIsSentAwayAndHarmsNobody) {
 TEST(Peers, WhoeverTellsOthersToYieldForEverIsGone) {
   for (const int rank : {0, 1}) {
     std::vector<Listener> listeners;
-    std::vector<Card> cards;
+    std::vector<RankAddress> addresses;
     for (int i = 0; i < 2; ++i) {
       listeners.push_back(listen_on({"127.0.0.1", 0}));
-      cards.push_back({{"127.0.0.1", listeners.back().port}, 100 + static_cast<unsigned>(i)});
+      addresses.push_back({{"127.0.0.1", listeners.back().port}, 100 + static_cast<unsigned>(i)});
     }
     Listener& raw = listeners[static_cast<std::size_t>(1 - rank)];
     set_nonblocking(raw.fd.get());
-    Rank here(rank, cards, std::move(listeners[static_cast<std::size_t>(rank)]));
+    Rank here(rank, addresses, std::move(listeners[static_cast<std::size_t>(rank)]));
     here.peers.connect(1 - rank);
     const auto deadline = Deadline::in(std::chrono::seconds(20));
     std::vector<UniqueFd> sockets;
@@ -270,8 +271,8 @@ TEST(Peers, ASecondConnectionOfARankIsSentAway) {
   Ranks ranks(2);
   ranks[1].peers.connect(0);
   ASSERT_TRUE(ranks.turn_until([&] { return ranks[0].peers.connected() == 1; }));
-  const auto second =
-      knock(ranks.cards[0], {{.kind = Kind::kHello, .tag = 100, .id = 1}, {.kind = Kind::kBye}});
+  const auto second = knock(ranks.addresses[0],
+                            {{.kind = Kind::kHello, .tag = 100, .id = 1}, {.kind = Kind::kBye}});
   char byte = 0;
   ASSERT_TRUE(ranks.turn_until(
       [&] { return ::recv(second.get(), &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN; }));

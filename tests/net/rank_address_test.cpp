@@ -1,4 +1,4 @@
-#include "lockstep/net/card.h"
+#include "lockstep/net/rank_address.h"
 
 #include <gmock/gmock.h>
 
@@ -10,18 +10,18 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(Card, SaysWhereARankListens) {
-  const Card card{.endpoint = {"::1", 5}, .token = 18446744073709551615U};
-  const Card read = Card::from_text(card.to_text());
+TEST(RankAddress, SaysWhereARankListens) {
+  const RankAddress address{.endpoint = {"::1", 5}, .token = 18446744073709551615U};
+  const RankAddress read = RankAddress::from_text(address.to_text());
   EXPECT_EQ(read.endpoint.host, "::1");
   EXPECT_EQ(read.endpoint.port, 5);
   EXPECT_EQ(read.token, 18446744073709551615U);
 }
 
-TEST(Card, TextThatIsNoneIsAPeersError) {
+TEST(RankAddress, TextThatIsNoneIsAPeersError) {
   for (const char* text : {"", "10.0.0.1:7", "10.0.0.1 7", "10.0.0.1:0 7", "10.0.0.1:x 7",
                            "10.0.0.1:7 -1", "10.0.0.1:7 7x", "10.0.0.1:7 7 7"}) {
-    EXPECT_THAT([&] { Card::from_text(text); },
+    EXPECT_THAT([&] { RankAddress::from_text(text); },
                 ThrowsMessage<PeerError>(HasSubstr("expected ADDRESS:PORT TOKEN")))
         << text;
   }

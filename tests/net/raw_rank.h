@@ -19,16 +19,16 @@ class RawRank {
  public:
   // Connects with the mailbox, which knows it by this rank.
   RawRank(const net::Mailbox& box, int rank) {
-    const auto card = net::Card::from_text(box.card());
+    const auto box_address = net::RankAddress::from_text(box.own_address());
     socket_ = UniqueFd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const int small = 64 << 10;  // Soon full: what the mailbox sends stays with it.
     ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_port = htons(static_cast<std::uint16_t>(card.endpoint.port));
+    address.sin_port = htons(static_cast<std::uint16_t>(box_address.endpoint.port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     EXPECT_EQ(::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-    write({.kind = Kind::kHello, .tag = card.token, .id = static_cast<std::uint64_t>(rank)});
+    write({.kind = Kind::kHello, .tag = box_address.token, .id = static_cast<std::uint64_t>(rank)});
     EXPECT_EQ(read().kind, Kind::kWelcome);
   }
 
@@ -65,11 +65,11 @@ class RawRank {
 // They connect with rank 0 when they are made, before it wants to connect with them.
 struct RawRanks {
   explicit RawRanks(int size) {
-    std::vector<std::string> cards{box.card()};
+    std::vector<std::string> addresses{box.own_address()};
     for (int rank = 1; rank < size; ++rank) {
-      cards.push_back(net::Card{.endpoint = {"127.0.0.1", 1}, .token = 100}.to_text());
+      addresses.push_back(net::RankAddress{.endpoint = {"127.0.0.1", 1}, .token = 100}.to_text());
     }
-    box.open(cards);
+    box.open(addresses);
   }
   net::Mailbox box{0, "127.0.0.1"};
 };

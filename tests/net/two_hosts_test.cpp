@@ -131,7 +131,7 @@ TEST(TwoHosts, AThousandMessagesBothWaysBetweenFourRanks) {
       try {
         hosts.enter(rank % 2);
         Mailbox box(rank, TwoHosts::address(rank % 2));
-        write_all(up.back().write_end.get(), box.card() + "\n");
+        write_all(up.back().write_end.get(), box.own_address() + "\n");
         box.open(read_lines(down.back().read_end.get(), kRanks));
         wrong = exchange(rank, box);
         box.stop();
@@ -142,12 +142,12 @@ TEST(TwoHosts, AThousandMessagesBothWaysBetweenFourRanks) {
     }
     children.push_back(child);
   }
-  std::string cards;
+  std::string addresses;
   for (auto& pipe : up) {
-    cards += read_lines(pipe.read_end.get(), 1)[0] + "\n";
+    addresses += read_lines(pipe.read_end.get(), 1)[0] + "\n";
   }
   for (auto& pipe : down) {
-    ASSERT_TRUE(write_all(pipe.write_end.get(), cards));
+    ASSERT_TRUE(write_all(pipe.write_end.get(), addresses));
   }
   for (const pid_t child : children) {
     int status = -1;

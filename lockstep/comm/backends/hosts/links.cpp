@@ -76,10 +76,10 @@ std::vector<int> HostLinks::open_lane(const BackendRequest& request, const Backe
 }
 
 void HostLinks::exchange_places(const std::vector<int>& ports, int size, Deadline deadline) {
-  const std::string place = join_numbers(ports) + "\n" + mailbox_.card();
+  const std::string place = join_numbers(ports) + "\n" + mailbox_.own_address();
   store_->set(place_key(rank_), std::vector<std::uint8_t>(place.begin(), place.end()));
   std::vector<int> theirs;
-  std::vector<std::string> cards;
+  std::vector<std::string> addresses;
   for (int rank = 0; rank < size; ++rank) {
     store_->wait({place_key(rank)}, deadline.as_timeout());
     const auto lines = split(store_->get_to_str(place_key(rank)), '\n');
@@ -88,11 +88,11 @@ void HostLinks::exchange_places(const std::vector<int>& ports, int size, Deadlin
         theirs.push_back(static_cast<int>(*port));
       }
     }
-    cards.push_back(lines.back());
+    addresses.push_back(lines.back());
   }
   // Another group's mailbox may have been connected meanwhile.
   connections_.keep_at({.own_ports = ports, .peer_ports = std::move(theirs)});
-  mailbox_.open(cards);
+  mailbox_.open(addresses);
 }
 
 HostLinks::~HostLinks() {
