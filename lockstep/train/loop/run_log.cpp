@@ -8,13 +8,10 @@ namespace {
 std::string metrics_path(const std::string& folder) { return folder + "/metrics.jsonl"; }
 std::string summary_path(const std::string& folder) { return folder + "/summary.csv"; }
 
-// Of the folder, without the steps that are made again.
-log::SummaryWriterOptions event_options(const std::string& folder,
-                                        const std::optional<Position>& resumed,
+// Also removes the steps that are made again from the folder.
+log::SummaryWriterOptions event_options(const std::string& folder, const Position& start,
                                         const log::OnWarning& on_warning) {
-  if (resumed) {
-    log::drop_events_after(folder, resumed->step, on_warning);
-  }
+  log::drop_events_after(folder, start.step, on_warning);
   log::SummaryWriterOptions options;
   options.on_warning = on_warning;
   return options;
@@ -38,16 +35,13 @@ log::Metrics gpu_metrics(const Interval& interval) {
 
 }  // namespace
 
-RunLog::RunLog(const std::string& folder, const std::optional<Position>& resumed,
-               const log::OnWarning& on_warning)
+RunLog::RunLog(const std::string& folder, const Position& start, const log::OnWarning& on_warning)
     : metrics_(metrics_path(folder), on_warning),
       summary_(summary_path(folder), on_warning),
-      events_(folder, event_options(folder, resumed, on_warning)),
+      events_(folder, event_options(folder, start, on_warning)),
       files_{summary_path(folder), metrics_path(folder), events_.path()} {
-  if (resumed) {
-    metrics_.drop_after("step", resumed->step);
-    summary_.drop_after(resumed->epoch - 1);
-  }
+  metrics_.drop_after("step", start.step);
+  summary_.drop_after(start.epoch - 1);
 }
 
 void RunLog::on_interval(const Interval& interval) {

@@ -1,7 +1,6 @@
 // The files of a run that tell how it went: metrics.jsonl, summary.csv and TensorBoard's events.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +13,9 @@ namespace lockstep::train {
 // On rank 0. A disk that fails costs lines, with a warning for each file, and never the run.
 class RunLog : public Observer {
  public:
-  // `resumed`: where the run goes on; what a killed process wrote behind it is removed, so that
-  // each step is there once. Throws IoError if a file cannot be opened.
-  RunLog(const std::string& folder, const std::optional<Position>& resumed,
-         const log::OnWarning& on_warning);
+  // `start`: where the run begins or goes on; what a killed process wrote behind it is removed, so
+  // that each step is there once. Throws IoError if a file cannot be opened.
+  RunLog(const std::string& folder, const Position& start, const log::OnWarning& on_warning);
 
   void on_interval(const Interval& interval) override;
   void on_epoch(const Epoch& epoch) override;

@@ -26,7 +26,7 @@ TEST(RunLog, ResumedRunHasEachStepOnce) {
   const toys::Folder folder;
   const auto fail = [](const std::string& text) { FAIL() << text; };
   {
-    RunLog log(folder.path, std::nullopt, fail);
+    RunLog log(folder.path, Position{}, fail);
     write_some(log, 1, 0);
     log.on_epoch({.position = {.epoch = 0, .step = 1}});
     write_some(log, 2, 1);
