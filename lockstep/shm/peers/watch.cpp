@@ -50,7 +50,7 @@ void Watch::wait(const Wait& wait, Then then) {
     }
     if (wait.deadline.passed()) {
       fail({.reason = Reason::kLate, .culprit = awaited.empty() ? rank_ : awaited.front()},
-           wait.what() + ": timed out: " + late_text(awaited) + " not arrived after " +
+           wait.what() + ": timed out: " + late_text(awaited) + " after " +
                to_text(wait.deadline.total()) +
                "; see the log there, or raise the timeout if it is only slow",
            then);
@@ -60,14 +60,14 @@ void Watch::wait(const Wait& wait, Then then) {
 
 std::string Watch::late_text(const std::vector<int>& ranks) const {
   if (ranks.empty()) {
-    return "nobody else is there, who has";
+    return "no other rank is awaited, but this call is not done";
   }
   std::vector<std::string> late;
   for (const int rank : ranks) {
     late.push_back(who(rank) + " (" + (roster_.is_stopped(rank) ? "stopped, " : "") +
                    roster_.last_call_of(rank) + ")");
   }
-  return join(late, ", ") + (late.size() > 1 ? " have" : " has");
+  return join(late, ", ") + (late.size() > 1 ? " have" : " has") + " not arrived";
 }
 
 void Watch::look(const Wait& wait, Then then) {

@@ -52,7 +52,7 @@ void require_same(const Group& group, const Settings& settings) {
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] != all[0]) {
       throw UsageError(
-          "rank " + std::to_string(rank) + " was told something else than rank 0:" +
+          "rank " + std::to_string(rank) + " has other settings than rank 0:" +
           difference(unpacked(all[rank]), unpacked(all[0]), "on rank 0") +
           "\nHINT: start all ranks with the same program, flags and data ('here' is rank " +
           std::to_string(rank) + ")");

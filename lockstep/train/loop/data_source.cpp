@@ -164,8 +164,8 @@ void require_same_classes(const data::ImageFolderIndex& train,
                           const data::ImageFolderIndex& other) {
   for (const auto& name : other.classes) {
     if (std::ranges::find(train.classes, name) == train.classes.end()) {
-      throw IoError("'" + other.root + "' has the class '" + name + "', which '" + train.root +
-                    "' has not; expected the same folders in both");
+      throw IoError("'" + other.root + "' has the class '" + name + "', which is missing in '" +
+                    train.root + "'; expected the same folders in both");
     }
   }
   if (train.classes.size() != other.classes.size()) {
@@ -228,6 +228,7 @@ DataSource image_folder(const TrainConfig& config) {
                    (nearest ? "; HINT: " + *nearest : ""));
 }
 
+// A new format is recognised here.
 DataSource of_path(const TrainConfig& config) {
   const fs::path path(config.data);
   if (!fs::is_directory(path)) {

@@ -148,8 +148,9 @@ TEST(Mailbox, AloneNobodySendsUntilTheDeadline) {
     Mailbox mailbox(team);
     Ints value(1);
     const auto receipt = mailbox.post(into(value, kAnySource, 0));
-    EXPECT_THAT([&] { mailbox.wait(*receipt, Deadline::in(std::chrono::milliseconds(50))); },
-                ThrowsMessage<PeerError>(HasSubstr("nobody else is there")));
+    EXPECT_THAT(
+        [&] { mailbox.wait(*receipt, Deadline::in(std::chrono::milliseconds(50))); },
+        ThrowsMessage<PeerError>(HasSubstr("no other rank is awaited, but this call is not done")));
   });
 }
 
