@@ -79,6 +79,8 @@ class BackendRegistry {
 };
 
 // Each registers its backend if that was compiled in, else does nothing.
+// A new backend is a folder in backends/, a register_ function here, a call of it in built_in(),
+// and a room in cmake/check_layers.py; mpi/ is the model.
 void register_gloo(BackendRegistry& registry);
 void register_nccl(BackendRegistry& registry);
 void register_mpi(BackendRegistry& registry);

@@ -25,7 +25,8 @@ class [[nodiscard]] Work {
 
   [[nodiscard]] bool is_completed() const;
 
-  // For c10d users; null for a work that was finished when it was started.
+  // For c10d users; null for a work that was finished when it was started. Its future may be done
+  // before wait() has written results back; of several parts it is the last.
   [[nodiscard]] c10::intrusive_ptr<c10d::Work> c10d_work() const;
 
  private:

@@ -87,7 +87,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   std::string failed_;          // Why a step did; empty while all is well.
   std::uint64_t steps_ = 0;     // That are over.
-  std::uint64_t late_for_ = 0;  // The step whose outputs the pass that runs comes through too late.
+  std::uint64_t late_for_ = 0;  // The finished step whose outputs this backward uses; 0: none.
 
   StepState step_;
   bool recorded_ = false;  // As a graph: nothing of it runs, so it can fail and be done again.

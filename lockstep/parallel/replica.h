@@ -111,7 +111,7 @@ class Replica {
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
   StepErrors errors_;
   ReplicaCheck check_;
-  device::Graph* graph_ = nullptr;  // That the step which runs is recorded as.
+  device::Graph* graph_ = nullptr;  // The graph recording this step, or null.
   DistributedDataParallelStats stats_;
   Clock::time_point forward_begun_;
   Clock::time_point forward_done_;

@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-// Of a batch the tensors have one dimension more, the first.
+// In a batch each tensor has an extra leading dimension.
 struct Sample {
   at::Tensor data;
   at::Tensor target;  // Undefined in a data set without targets.

@@ -1,4 +1,7 @@
 // Gradients that travel together: one flat tensor, and in it a place for each of them.
+//
+// Who writes it: before reduce(), autograd (in place) and put(), under the reducer's lock; from
+// reduce() until its work is waited for, the backend alone; between backwards, whoever has `.grad`.
 #pragma once
 
 #include <ATen/core/Tensor.h>

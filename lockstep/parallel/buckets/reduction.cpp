@@ -25,6 +25,8 @@ c10d::ReduceOp sum_times(double factor) {
 Average::Average(int ranks, Divide divide, AllReduce all_reduce)
     : ranks_(ranks), divide_(divide), all_reduce_(std::move(all_reduce)) {}
 
+// Gradients go straight to the c10d backend, past Group::all_reduce() with its numbering and
+// checks.
 std::unique_ptr<Average> Average::over(const Group& group, const at::Tensor& like, bool sparse) {
   const bool in_sum = !sparse && can_divide_in_sum(group, like);
   return std::make_unique<Average>(

@@ -57,9 +57,9 @@ struct LoadedCheckpoint {
   std::string file;    // Where it was.
   std::string reason;  // Why it is prev.pt and not last.pt; empty otherwise.
 };
-// Of a file; of a folder last.pt, or prev.pt if that is damaged or missing. Throws IoError that
-// names file, tensor and offset, also if last.pt is there and cannot be opened. Ranks that read at
-// different times may get different files: let rank 0 choose, and the others load `file`.
+// Loads a file; for a folder, its last.pt, or prev.pt if that is damaged or missing. Throws IoError
+// that names file, tensor and offset, also if last.pt is there and cannot be opened. Ranks that
+// read at different times may get different files: let rank 0 choose, and the others load `file`.
 LoadedCheckpoint load_checkpoint(const std::string& path, const MapLocation& map_location = {});
 
 // A model alone, as a safetensors file, which is replaced as a whole. Blocks until the disk has it.

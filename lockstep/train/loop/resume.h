@@ -1,4 +1,4 @@
-// Finds the checkpoint that a run goes on from. Rank 0 alone reads files.
+// Reads the checkpoint that a run goes on from on rank 0 and sends it to all ranks.
 #pragma once
 
 #include <functional>

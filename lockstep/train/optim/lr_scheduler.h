@@ -50,9 +50,9 @@ class LRScheduler {
   Optimizer& optimizer_;
 };
 
-// A schedule by a formula. As in Python, each rate follows from the one before, so who sets it in
-// between moves the rest. The optimizer must live longer. It starts with the rate that each group
-// had when its first schedule was made.
+// A schedule by a formula. As in Python, each rate follows from the one before, so setting
+// it in between changes all later rates. The optimizer must live longer. It starts with the rate
+// that each group had when its first schedule was made.
 class FormulaLR : public LRScheduler {
  public:
   void step() override;

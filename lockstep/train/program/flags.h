@@ -1,4 +1,5 @@
-// The command line of `lockstep train` and its config file.
+// The command line of `lockstep train` and its config file. The flags of training are in
+// loop/option_table.h.
 #pragma once
 
 #include <optional>

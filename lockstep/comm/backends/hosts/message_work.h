@@ -12,7 +12,8 @@ namespace lockstep::comm {
 
 // A wait that fails ends the group on all ranks, also one whose own timeout is over. All throw
 // PeerError that begins with the name of the call; in a fork of the process that started it,
-// UsageError. Its future is completed by the group's thread, and does not keep the group.
+// UsageError. Its future is completed by the group's callback thread, not by its network thread,
+// and does not keep the group.
 class MessageWork : public c10d::Work {
  public:
   struct Call {
@@ -34,7 +35,7 @@ class MessageWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
-  // What the group's thread needs, too.
+  // What the callback thread needs, too.
   struct Arrival {
     explicit Arrival(Call the_call) : call(std::move(the_call)) {}
     void put_in_place();  // Once.

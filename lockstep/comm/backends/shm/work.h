@@ -31,7 +31,7 @@ struct ShmGroup {
 
 // A message that is awaited. A receive that failed, also because a wait for it timed out, is
 // complete and stays failed: the message, should it come, is for the next receive. Its future is
-// completed by the group's thread, and does not keep the group.
+// completed by the group's receive thread, and does not keep the group.
 class ShmReceive : public c10d::Work {
  public:
   ShmReceive(std::shared_ptr<ShmGroup> group, const at::Tensor& tensor, int source, int tag,
@@ -49,7 +49,7 @@ class ShmReceive : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
-  // What the group's thread needs, too.
+  // What the receive thread needs, too.
   struct Message {
     Message(const at::Tensor& the_tensor, c10d::OpType type);
     void put_in_place();  // Once, when it is done.
