@@ -72,6 +72,7 @@ ROOMS = {
 }
 UMBRELLA = "lockstep/lockstep.h"
 PUBLIC_HEADERS = "cmake/public_headers.txt"
+API_SECTION = "# API"  # In that file: the umbrella header and what it includes, up to the next such line.
 
 # Sources without a test file of their own, and why.
 WITHOUT_TEST = {
@@ -182,12 +183,29 @@ def check_has_test(root: Path, file: Path) -> Iterator[str]:
         yield f"{name.as_posix()}: no {test.as_posix()}"
 
 
+def check_api(root: Path, lines: list[str]) -> Iterator[str]:
+    """The umbrella header is the list of the API, so the installed headers name the same ones."""
+    listed, section = set(), ""
+    for line in lines:
+        if line.startswith("#"):
+            section = line
+        elif line and section.startswith(API_SECTION):
+            listed.add(line)
+    included = {include.target for include in includes(root / UMBRELLA) if include.quoted}
+    for name in sorted(listed - included - {UMBRELLA}):
+        yield f"{PUBLIC_HEADERS}: '{name}' is listed as API, but {UMBRELLA} does not include it"
+    for name in sorted((included | {UMBRELLA}) - listed):
+        yield f"{PUBLIC_HEADERS}: '{name}' is API, but not listed below '{API_SECTION}'"
+
+
 def check_public_headers(root: Path) -> Iterator[str]:
     """The installed headers must exist and include nothing of ours that is not installed."""
     listing = root / PUBLIC_HEADERS
     if not listing.exists():
         return
-    public = [line for line in listing.read_text().splitlines() if line and not line.startswith("#")]
+    lines = listing.read_text().splitlines()
+    yield from check_api(root, lines)
+    public = [line for line in lines if line and not line.startswith("#")]
     for name in public:
         if not (root / name).exists():
             yield f"{PUBLIC_HEADERS}: '{name}' does not exist"

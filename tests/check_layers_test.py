@@ -78,7 +78,7 @@ class CheckLayers(unittest.TestCase):
         )
 
     def test_rejects_an_installed_header_that_includes_one_that_is_not_installed(self):
-        self.write("cmake/public_headers.txt", "# Installed.\nlockstep/lockstep.h\nlockstep/base/fd.h\n")
+        self.write("cmake/public_headers.txt", "# API\nlockstep/lockstep.h\n# Needed by it\nlockstep/base/fd.h\n")
         self.assertEqual(self.check(), (0, ""))
         self.write("lockstep/base/inside.h", "#pragma once\n")
         self.write("lockstep/base/fd.h", '#pragma once\n#include "lockstep/base/inside.h"\n')
@@ -88,8 +88,20 @@ class CheckLayers(unittest.TestCase):
         )
 
     def test_rejects_an_installed_header_that_is_gone(self):
-        self.write("cmake/public_headers.txt", "lockstep/base/gone.h\n")
+        self.write("cmake/public_headers.txt", "# API\nlockstep/lockstep.h\n# Needed\nlockstep/base/gone.h\n")
         self.assert_fault("cmake/public_headers.txt: 'lockstep/base/gone.h' does not exist")
+
+    def test_rejects_api_that_the_umbrella_header_does_not_include(self):
+        self.write("cmake/public_headers.txt", "# API: all\nlockstep/lockstep.h\nlockstep/base/fd.h\n")
+        self.assert_fault(
+            "cmake/public_headers.txt: 'lockstep/base/fd.h' is listed as API, "
+            "but lockstep/lockstep.h does not include it"
+        )
+
+    def test_rejects_api_that_is_not_listed_as_such(self):
+        self.write("lockstep/lockstep.h", '#pragma once\n#include "lockstep/base/fd.h"\n')
+        self.write("cmake/public_headers.txt", "# API\nlockstep/lockstep.h\n# Needed\nlockstep/base/fd.h\n")
+        self.assert_fault("cmake/public_headers.txt: 'lockstep/base/fd.h' is API, but not listed below '# API'")
 
     def test_rejects_torch_in_a_torch_free_layer(self):
         for header in ("torch/types.h", "ATen/ATen.h", "c10/util/Exception.h"):
