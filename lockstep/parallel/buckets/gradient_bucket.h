@@ -1,6 +1,6 @@
 // Gradients that travel together: one flat tensor, and in it a place for each of them.
 //
-// Who writes it: before reduce(), autograd (in place) and put(), under the reducer's lock; from
+// Who writes it: before reduce(), autograd (in place) and, under the reducer's lock, put(); from
 // reduce() until its work is waited for, the backend alone; between backwards, whoever has `.grad`.
 #pragma once
 
