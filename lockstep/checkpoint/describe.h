@@ -9,7 +9,7 @@
 namespace lockstep::checkpoint {
 
 struct DescribeOptions {
-  std::size_t items = 8;  // Of a list.
+  std::size_t items = 8;  // Items that are shown of a list.
 };
 
 // A line for each value, indented as it is nested. Characters that a terminal would obey are

@@ -27,7 +27,7 @@ std::uint64_t cost_of(const Value& plain) {
   return 0;
 }
 
-// Of the keys that can be compared.
+// Nothing for a key that cannot be compared.
 std::optional<std::string> identity(const Value& key) {
   if (const auto* text = key.get_if<std::string>()) {
     return "'" + *text;

@@ -21,12 +21,12 @@ enum class NodeKind : std::uint8_t { kPlain, kList, kTuple, kDict, kSymbol, kSto
 
 struct Node {
   NodeKind kind = NodeKind::kPlain;
-  Value plain;                // Of kPlain.
-  std::vector<NodeId> items;  // Of lists and tuples; of a dictionary keys and values by turns.
+  Value plain;                // For kPlain.
+  std::vector<NodeId> items;  // Lists and tuples: items; dictionaries: keys and values by turns.
   bool is_object = false;     // A dictionary that Python has as a Namespace.
   std::optional<SymbolUse> symbol;
   std::shared_ptr<const Storage> storage;
-  std::optional<DType> dtype;  // Of a storage's or of numpy's elements.
+  std::optional<DType> dtype;  // The type of a storage's or numpy's elements.
 };
 
 class Nodes {

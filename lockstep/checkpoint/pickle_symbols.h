@@ -31,7 +31,7 @@ enum class Symbol : std::uint8_t {
 
 struct SymbolUse {
   Symbol symbol;
-  std::optional<DType> dtype;  // Of kDType and kStorage; none: untyped bytes.
+  std::optional<DType> dtype;  // For kDType and kStorage; none: untyped bytes.
 };
 
 // Nothing if a pickle may not say this.

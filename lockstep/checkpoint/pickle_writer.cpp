@@ -235,7 +235,7 @@ void Writer::write_tensor(const Tensor& tensor) {
   write_sizes(tensor.sizes);
   write_sizes(tensor.strides);
   write(tensor.requires_grad);
-  write_symbol("collections", "OrderedDict");  // Of hooks: none.
+  write_symbol("collections", "OrderedDict");  // The hooks: none.
   out_ += ")R";
   put();
   if (!typed) {

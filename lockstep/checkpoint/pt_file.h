@@ -21,7 +21,7 @@ PtFile read_pt(const std::string& file, std::span<const std::byte> bytes,
                std::shared_ptr<const void> owner);
 
 struct PtOptions {
-  std::string folder = "archive";  // Of the records; torch.save takes it from the file's name.
+  std::string folder = "archive";  // Holds the records; torch.save takes it from the file's name.
   bool manifest = true;            // False: byte for byte what torch.save writes.
 };
 

@@ -19,7 +19,7 @@ std::string_view name_of(Format format);
 struct Document {
   Value root;
   Format format = Format::kTorch;
-  std::size_t bytes = 0;  // Of the file.
+  std::size_t bytes = 0;  // The file's size.
 };
 
 // The whole file is read; tensors share its memory. Throws IoError: the file cannot be read, is

@@ -62,7 +62,7 @@ struct Tensor {
   std::shared_ptr<const Storage> storage;
 };
 
-// Of a tensor's elements; nothing if a size is negative, or the product of those that are not 0
+// Counts a tensor's elements; nothing if a size is negative, or the product of those that are not 0
 // does not fit: then no strides would, either.
 std::optional<std::int64_t> count_elements(std::span<const std::int64_t> sizes);
 std::vector<std::int64_t> contiguous_strides(std::span<const std::int64_t> sizes);

@@ -88,7 +88,7 @@ struct Header {
   std::uint64_t flags = 0;
   std::uint64_t crc32 = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t offset = 0;  // Of the local header.
+  std::uint64_t offset = 0;  // Where the local header is.
 };
 
 // What did not fit the short fields.

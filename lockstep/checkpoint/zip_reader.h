@@ -13,7 +13,7 @@ namespace lockstep::checkpoint {
 struct ZipRecord {
   std::string_view name;  // Without the folder.
   std::span<const std::byte> bytes;
-  std::size_t offset = 0;  // Of the bytes, in the file.
+  std::size_t offset = 0;  // Where the bytes are in the file.
   std::uint32_t crc32 = 0;
 };
 

@@ -27,7 +27,7 @@ class ZipWriter {
   void comment(std::string_view text);
 
   [[nodiscard]] std::uint64_t bytes() const { return written_; }  // So far.
-  [[nodiscard]] std::uint32_t crc32c() const { return crc32c_; }  // Of them.
+  [[nodiscard]] std::uint32_t crc32c() const { return crc32c_; }  // The sum of these bytes.
 
  private:
   struct Entry {

@@ -66,7 +66,7 @@ class StepRecorder {
   void replay(const Tensors& inputs);
 
   GraphedStepOptions options_;
-  std::optional<c10::Stream> stream_;  // Of eager calls and the recording; none on the CPU.
+  std::optional<c10::Stream> stream_;  // For eager calls and the recording; none on the CPU.
   std::string why_eager_;
   Tensors like_;         // The inputs of the last eager call; their contents do not matter.
   int calls_alike_ = 0;  // Eager ones in a row with inputs of those shapes.

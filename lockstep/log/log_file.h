@@ -53,7 +53,7 @@ class LogFile {
   void close();
 
   [[nodiscard]] const std::string& path() const { return path_; }
-  // Of the whole records. Not for several threads.
+  // Bytes of the whole records. Not for several threads.
   [[nodiscard]] std::int64_t size() const { return size_; }
 
  private:
@@ -68,7 +68,7 @@ class LogFile {
   OnWarning on_warning_;
   std::mutex mutex_;
   UniqueFd file_;          // None if it was closed or removed.
-  std::int64_t size_ = 0;  // Of all whole records.
+  std::int64_t size_ = 0;  // Bytes of all whole records.
   bool closed_ = false;
   bool warned_ = false;
 };

@@ -17,7 +17,7 @@
 namespace lockstep::log {
 namespace {
 
-constexpr int kMostNames = 1000;  // Of one process and second.
+constexpr int kMostNames = 1000;  // Files of one process in one second.
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();

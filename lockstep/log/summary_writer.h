@@ -46,7 +46,7 @@ class SummaryWriter {
   // other threads may be in one when it is called.
   void close();
 
-  [[nodiscard]] const std::string& path() const { return file_->path(); }  // Of the event file.
+  [[nodiscard]] const std::string& path() const { return file_->path(); }  // The event file.
 
  private:
   void add(Event event);

@@ -97,7 +97,7 @@ struct Stage {
   std::int64_t expand_ratio;
   std::int64_t channels;
   std::int64_t blocks;
-  std::int64_t stride;  // Of the first block.
+  std::int64_t stride;  // In the first block.
 };
 constexpr Stage kStages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
                              {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};

@@ -27,10 +27,10 @@ class ScriptModule : public torch::nn::Module {
   explicit ScriptModule(const torch::jit::Module& script);
   ~ScriptModule() override;
 
-  // Of a script that takes a tensor and returns one. Both throw UsageError if it returns something
+  // For a script that takes a tensor and returns one. Both throw UsageError if it returns something
   // else.
   at::Tensor forward(const at::Tensor& input);
-  // Of any number of tensors; what it returns is one, or a tuple or list of them.
+  // For any number of tensors; what the script returns is one, or a tuple or list of them.
   std::vector<at::Tensor> forward(const std::vector<at::Tensor>& inputs);
 
   [[nodiscard]] const torch::jit::Module& script() const { return *script_; }

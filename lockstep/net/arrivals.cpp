@@ -6,7 +6,7 @@
 namespace lockstep::net {
 namespace {
 
-// Of which an empty message takes some, too.
+// An empty message takes memory, too.
 std::size_t memory_of(const Arrival& arrival) { return sizeof(Arrival) + arrival.bytes.size(); }
 
 }  // namespace

@@ -11,7 +11,8 @@ using Kind = Frame::Kind;
 
 // A larger one waits at the sender until it is wanted: here it would take memory meanwhile.
 constexpr std::size_t kSmall = std::size_t{16} << 10;
-// Of one rank. What else it sends waits in the kernels and then at the sender.
+// Bytes of unrequested messages that are kept from one rank. What else it sends waits in the
+// kernels and then at the sender.
 constexpr std::size_t kUnwanted = std::size_t{64} << 20;
 
 }  // namespace

@@ -68,8 +68,8 @@ class Link {
   [[nodiscard]] bool had_no_socket() const { return had_no_socket_; }
   // Why it is not open any more.
   [[nodiscard]] const std::string& why() const { return why_; }
-  // Of those that the other host's kernel has: that it has taken them is a step forward, that this
-  // one's has is none.
+  // Counts the bytes that the other host's kernel has taken: bytes that wait in this host's kernel
+  // are no progress.
   [[nodiscard]] std::size_t bytes_sent() const;
 
  private:
@@ -80,7 +80,7 @@ class Link {
     std::vector<std::byte> copy = {};  // What `payload` is then.
   };
   void refuse(int error);
-  // Of the first that is unsent; false if the kernel takes no more.
+  // Writes some of the first unsent frame; false if the kernel takes no more.
   bool write_some(std::size_t& budget);
   // Reads into [data, data + bytes) from `got` on, or nowhere; false if it is not all there yet.
   bool fill(std::byte* data, std::size_t bytes, std::size_t& got, std::size_t& budget);

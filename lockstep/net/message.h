@@ -42,7 +42,7 @@ struct Failure {
   std::string words = {};
   int rank = -1;  // kLeft, kRefused, kDied: which.
 
-  // Of its own for each caller; null for kNone.
+  // Each caller gets an exception of its own; null for kNone.
   [[nodiscard]] std::exception_ptr as_exception() const;
 };
 

@@ -21,10 +21,10 @@ namespace lockstep::data {
 
 struct CacheHeader {
   std::uint64_t magic = 0;
-  std::uint64_t key = 0;  // Of what is in the cache.
+  std::uint64_t key = 0;  // Identifies what is in the cache.
   std::uint64_t images = 0;
   std::uint64_t limit = 0;  // The file never becomes longer.
-  std::uint32_t crc = 0;    // Of the numbers above.
+  std::uint32_t crc = 0;    // Sum of the numbers above.
   std::uint32_t unused = 0;
   std::uint64_t used = 0;      // Behind the last pixels; grows.
   std::uint64_t capacity = 0;  // What the disk has promised to hold; grows.
@@ -34,7 +34,7 @@ struct CacheEntry {
   std::uint64_t offset = 0;  // From the start of the file; 0: not there yet.
   std::uint32_t width = 0;
   std::uint32_t height = 0;
-  std::uint32_t crc = 0;  // Of index, width, height and pixels.
+  std::uint32_t crc = 0;  // Sum of index, width, height and pixels.
   std::uint32_t unused[3] = {0, 0, 0};
 };
 static_assert(sizeof(CacheEntry) == 32);

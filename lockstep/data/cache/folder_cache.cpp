@@ -30,7 +30,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "lockstep-images-";
 constexpr std::int64_t kSamples = 32;  // Images that are decoded to guess the size of all.
-// Of what decode_image() and resize() of this library give: it counts their changes.
+// Raise it when decode_image() or resize() gives other pixels.
 constexpr std::uint64_t kPixelsVersion = 1;
 constexpr std::size_t kMostStatThreads = 16;
 

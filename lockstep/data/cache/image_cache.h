@@ -52,7 +52,7 @@ class ImageCache {
   [[nodiscard]] std::string why_full() const;
 
   [[nodiscard]] const std::string& path() const { return options_.path; }
-  [[nodiscard]] std::uint64_t used_bytes() const;  // Of the file.
+  [[nodiscard]] std::uint64_t used_bytes() const;  // In the file.
 
  private:
   void open_file();

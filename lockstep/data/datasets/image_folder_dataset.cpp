@@ -107,7 +107,7 @@ std::int64_t ImageFolder::read(std::int64_t index,
       throw NotTheFile((cache_ ? "" : where) + error.what());
     } catch (const IoError& error) {
       throw IoError((cache_ ? "" : where) + error.what());  // The cache names it.
-    } catch (const UsageError& error) {                     // Of a transform.
+    } catch (const UsageError& error) {                     // A transform's.
       throw UsageError(where + error.what());
     }
   };

@@ -24,7 +24,7 @@ struct ImageReading {
   DecodeOptions decoding;  // `fast` means nothing with a cache, which has exact pixels.
   // Where decoded images are kept for the next epoch, shared by the ranks of a host.
   CachePlace cache = CachePlace::kNone;
-  std::string cache_folder;  // Of kDisk.
+  std::string cache_folder;  // For kDisk.
   // Larger images are kept so reduced that their shorter side has this many pixels; 0: as they are.
   std::int64_t cache_shorter_side = 0;
   // So many files of a rank may be bad: the good one behind takes such a file's place. -1: any.
@@ -76,7 +76,7 @@ class ImageFolder : public Dataset {
   DecodeOptions decoding_;
   std::shared_ptr<FolderCache> cache_;  // Null without one.
   std::shared_ptr<BadFiles> bad_files_;
-  mutable RecycledMemory memory_;  // Of batches.
+  mutable RecycledMemory memory_;  // Batches lie in it.
 };
 
 }  // namespace lockstep::data

@@ -11,7 +11,7 @@ namespace lockstep::data {
 struct TableOptions {
   // Which column is the class; negative numbers count from the last one.
   std::int64_t label_column = -1;
-  std::string label_name;  // Of the column in the header, instead of its number.
+  std::string label_name;  // The column's name in the header, instead of its number.
 };
 
 // Features are float32 [N, columns - 1], in the file's order and not scaled; labels are int64 [N].

@@ -25,7 +25,7 @@ class EpochPlan {
 
  private:
   std::vector<std::int64_t> indices_;
-  std::vector<std::size_t> ends_;  // Of each batch, in indices_.
+  std::vector<std::size_t> ends_;  // Where each batch ends in indices_.
   EpochSeed seed_;
 };
 

@@ -57,7 +57,7 @@ struct DataLoaderOptions {
   std::optional<std::chrono::milliseconds> timeout;
   // Called once in each worker, with its number, before its first batch.
   std::function<void(int worker)> worker_init_fn;
-  // Of shuffle; without one, LibTorch's default one, which torch::manual_seed() sets.
+  // For shuffle; without one, LibTorch's default one, which torch::manual_seed() sets.
   std::optional<at::Generator> generator;
   std::optional<int> prefetch_factor;  // Batches made ahead by each worker; 2 unless given.
   // Not in Python: where batches are copied to, ahead of their use, on a stream of their own.

@@ -42,7 +42,7 @@ class ByteReader {
   UniqueFd file_;
   std::unique_ptr<std::byte[]> block_;
   std::span<std::byte> input_;      // What of the block is unread.
-  std::uint64_t input_offset_ = 0;  // Of the end of input_, in the file.
+  std::uint64_t input_offset_ = 0;  // Where input_ ends in the file.
   std::uint64_t offset_ = 0;
   std::unique_ptr<Inflater> inflater_;
 };

@@ -13,7 +13,7 @@
 namespace lockstep::data {
 
 struct CsvTable {
-  std::vector<std::string> names;  // Of the columns; empty if the file has no header.
+  std::vector<std::string> names;  // The columns'; empty if the file has no header.
   std::int64_t rows = 0;
   std::int64_t columns = 0;
   std::vector<double> values;  // Row after row.
@@ -26,7 +26,7 @@ struct CsvOptions {
 // Throws IoError starting with `name`.
 CsvTable parse_csv(std::string_view text, const std::string& name, const CsvOptions& options = {});
 
-// Of a plain or gzip file. Throws IoError naming the path.
+// Reads a plain or gzip file. Throws IoError naming the path.
 CsvTable load_csv(const std::string& path, const CsvOptions& options = {});
 
 }  // namespace lockstep::data

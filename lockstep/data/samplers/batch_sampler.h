@@ -29,7 +29,7 @@ class BatchSampler {
       : BatchSampler(std::make_shared<SamplerType>(std::move(sampler)), options) {}
   BatchSampler(std::shared_ptr<const Sampler> sampler, const BatchSamplerOptions& options);
 
-  // Of one epoch.
+  // The batches of one epoch.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const;
 
   [[nodiscard]] const Sampler& sampler() const { return *sampler_; }

@@ -49,7 +49,7 @@ class DistributedSampler : public Sampler {
   // as many.
   [[nodiscard]] SamplerPosition position_after(std::int64_t taken) const;
 
-  // Of this rank; a permutation of the whole data set is drawn on each call.
+  // This rank's indices; a permutation of the whole data set is drawn on each call.
   [[nodiscard]] std::vector<std::int64_t> indices() const override;
 
   [[nodiscard]] std::int64_t size() const override;

@@ -17,7 +17,7 @@
 namespace lockstep::data {
 namespace {
 
-// Of a one-dimensional tensor of int64.
+// `drawn` is a one-dimensional tensor of int64.
 void append(std::vector<std::int64_t>& indices, const at::Tensor& drawn, std::int64_t count) {
   const auto* values = drawn.const_data_ptr<std::int64_t>();
   indices.insert(indices.end(), values, values + count);

@@ -16,7 +16,7 @@ at::Generator seeded_generator(std::uint64_t seed);
 
 struct RandomSamplerOptions {
   bool replacement = false;
-  std::optional<std::int64_t> num_samples;  // Of an epoch; the data set's size unless given.
+  std::optional<std::int64_t> num_samples;  // In an epoch; the data set's size unless given.
   // Shared with copies of the sampler; each epoch goes on drawing from it. Without one each epoch
   // takes a seed from LibTorch's default generator, which torch::manual_seed() sets.
   std::optional<at::Generator> generator;
@@ -52,7 +52,7 @@ class SubsetRandomSampler : public Sampler {
 };
 
 struct WeightedRandomSamplerOptions {
-  std::int64_t num_samples = 0;  // Of an epoch; must be given.
+  std::int64_t num_samples = 0;  // In an epoch; must be given.
   bool replacement = true;
   std::optional<at::Generator> generator;  // Without one it draws from LibTorch's default one.
 };

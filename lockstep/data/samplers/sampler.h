@@ -19,7 +19,7 @@ class Sampler {
 
   virtual ~Sampler() = default;
 
-  // Of one epoch. A sampler with a generator draws from it on each call.
+  // The indices of one epoch. A sampler with a generator draws from it on each call.
   [[nodiscard]] virtual std::vector<std::int64_t> indices() const = 0;
 
   // How many indices() there are.

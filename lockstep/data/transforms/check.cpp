@@ -38,8 +38,8 @@ void check_probability(const std::string& name, double p) {
   }
 }
 
-constexpr double kLargest = 1e9;    // Of a factor or a ratio.
-constexpr double kSmallest = 1e-9;  // Of a ratio: its logarithm is taken.
+constexpr double kLargest = 1e9;    // The largest factor or ratio.
+constexpr double kSmallest = 1e-9;  // The smallest ratio: its logarithm is taken.
 
 struct Check {
   void operator()(const Resize& resize) const {

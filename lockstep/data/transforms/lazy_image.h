@@ -36,7 +36,7 @@ class LazyImage {
 
   Image owned_;  // Where they are not somebody else's.
   ImageView view_;
-  FloatBox box_;  // Of the view.
+  FloatBox box_;  // A part of the view.
   Size size_;     // What the box becomes.
   Interpolation interpolation_ = Interpolation::kBilinear;
   bool flip_x_ = false;

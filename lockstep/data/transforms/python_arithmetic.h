@@ -20,10 +20,10 @@ struct AffineParameters {
 };
 AffineMatrix inverse_affine_matrix(const AffineParameters& parameters);
 
-// Of Pillow's Image.rotate(), around the center.
+// The matrix of Pillow's Image.rotate(), around the center.
 AffineMatrix rotation_matrix(double degrees, Size size);
 
-// Of Pillow's ImageOps.autocontrast(): `low` becomes 0 and `high` 255.
+// The table of Pillow's ImageOps.autocontrast(): `low` becomes 0 and `high` 255.
 std::array<std::uint8_t, 256> stretch_table(std::int64_t low, std::int64_t high);
 
 }  // namespace lockstep::data

@@ -20,7 +20,7 @@ class SampleRandom {
   // Epochs count modulo 2^32.
   SampleRandom(std::uint64_t seed, std::uint64_t epoch, std::uint64_t index);
 
-  // Of a batch that begins with this sample: others than the sample's own.
+  // For a batch that begins with this sample; the numbers differ from the sample's own.
   static SampleRandom of_batch(std::uint64_t seed, std::uint64_t epoch, std::uint64_t first_index);
 
   std::uint32_t bits();

@@ -75,7 +75,7 @@ struct RandomCrop {
   Size size;
   Padding padding;
   bool pad_if_needed = false;
-  Color fill = {0, 0, 0};  // Of kConstant.
+  Color fill = {0, 0, 0};  // For kConstant.
   PaddingMode padding_mode = PaddingMode::kConstant;
 };
 

@@ -12,7 +12,7 @@ struct AutocastOptions {
   // kHalf or kBFloat16; without one that of the device, which is half on GPUs and bfloat16 on CPUs.
   std::optional<c10::ScalarType> dtype = {};
   bool enabled = true;
-  std::optional<bool> cache_enabled = {};  // Of the weights' casts; as it is, if not given.
+  std::optional<bool> cache_enabled = {};  // Keeps the weights' casts; not given: as it is.
 };
 
 // While it lives, in this thread. Its end restores what was there before, also when an exception

@@ -205,7 +205,7 @@ void GradScaler::update() {
   at::Tensor combined;
   for (const auto& [optimizer, state] : optimizers_) {
     if (state.graph != device::Graph::recording()) {
-      continue;  // Of a recording that failed.
+      continue;  // It belongs to a recording that failed.
     }
     for (const auto& [device, found] : state.found_inf) {
       const auto here = on(scale_.device(), found);

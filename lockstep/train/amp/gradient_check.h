@@ -50,7 +50,7 @@ class GradientCheck {
  public:
   // Throws UsageError if no parameter takes a gradient.
   explicit GradientCheck(const torch::nn::Module& model, const GradientCheckOptions& options = {});
-  // Of the network that `ddp` wraps, which must live longer. The rank is that of its group, and
+  // Checks the network that `ddp` wraps, which must live longer. The rank is that of its group, and
   // when kAbort throws, the errors of the other ranks say why this one is gone.
   template <class Module>
   explicit GradientCheck(DistributedDataParallel<Module>& ddp, GradientCheckOptions options = {})
@@ -69,8 +69,8 @@ class GradientCheck {
   // averaged, is not finite: that is the same on all ranks, and all of them leave out the step.
   [[nodiscard]] bool check(std::int64_t step, const GradScaler* scaler = nullptr);
 
-  // Of the last check(): the first parameter, in the network's order, of those whose gradients were
-  // bad on this rank; under kSkip, if there is none, of the averages; nothing if all was finite.
+  // What the last check() found: the first parameter, in the network's order, whose gradient was
+  // bad on this rank; under kSkip, if there is none, whose average was; nothing if all was finite.
   [[nodiscard]] const std::optional<std::string>& first() const { return first_; }
 
   // The first parameter whose gradient, as it is now, is infinite or NaN.

@@ -66,7 +66,7 @@ class MixedPrecision {
   // One step of params() and, at O2, of the model with them; skipped if a gradient is infinite or
   // NaN. Then updates the scale.
   void step(optim::Optimizer& optimizer);
-  // Of the optimizer and of the model.
+  // Zeroes the gradients of the optimizer and of the model.
   void zero_grad(optim::Optimizer& optimizer);
 
   [[nodiscard]] GradScaler& scaler() { return scaler_; }
@@ -80,7 +80,7 @@ class MixedPrecision {
 
   MixedPrecisionOptions options_;
   std::vector<at::Tensor> model_params_;
-  std::vector<at::Tensor> masters_;  // Of each parameter; none but at O2.
+  std::vector<at::Tensor> masters_;  // One for each parameter at O2, else none.
   GradScaler scaler_;
   bool handed_over_ = false;  // The gradients of this step, to the masters.
 };

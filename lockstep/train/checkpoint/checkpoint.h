@@ -32,10 +32,10 @@ struct Checkpoint {
   std::optional<std::int64_t> epoch;
   checkpoint::Value args;
   std::optional<data::SamplerPosition> sampler;
-  RngState rng;  // Of all ranks; its members are the keys of a dictionary.
+  RngState rng;  // All ranks'; its members are the keys of a dictionary.
   checkpoint::Value metrics;
   std::vector<std::string> class_names;
-  std::vector<double> mean;  // Of the normalisation of images.
+  std::vector<double> mean;  // For the normalisation of images.
   std::vector<double> std;
   std::vector<std::int64_t> input_size;
   checkpoint::Dict others;  // Keys that mean nothing here.

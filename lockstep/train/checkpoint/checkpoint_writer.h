@@ -50,7 +50,7 @@ class CheckpointWriter {
   std::unique_ptr<checkpoint::Folder> folder_;
   data::RecycledMemory memory_;
   std::future<void> write_;
-  std::exception_ptr error_;  // Of a write, until it is thrown.
+  std::exception_ptr error_;  // A write's error, until it is thrown.
 };
 
 }  // namespace lockstep

@@ -83,7 +83,7 @@ class KeyReader {
     }
   }
 
-  // Of a list or a tuple.
+  // Reads a list or a tuple.
   template <class T>
   std::vector<T> list(const std::string& key, const char* expected) {
     const checkpoint::Value* const value = get(key);

@@ -9,15 +9,15 @@ namespace lockstep {
 
 class Group;
 
-// Of the default generators, one for each rank.
+// The states of the default generators, one for each rank.
 struct RngState {
   std::vector<at::Tensor> cpu;   // What Python's torch.set_rng_state() takes.
   std::vector<at::Tensor> cuda;  // torch.cuda.set_rng_state(), of the ranks' GPUs; empty without.
 };
 
-// Of this process alone.
+// The states of this process alone.
 RngState rng_state(at::Device device = at::kCPU);
-// Of all ranks and of their devices; a collective.
+// The states of all ranks and their devices; a collective.
 RngState rng_state(const Group& group);
 
 struct RngOwner {

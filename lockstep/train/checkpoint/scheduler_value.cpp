@@ -30,7 +30,7 @@ Value scheduler_option(const optim::SchedulerValue& option) {
       option);
 }
 
-// Of a list of nothing but such numbers.
+// Nothing if an item of the list is no such number.
 template <class T>
 std::optional<std::vector<T>> numbers_of(const List& list) {
   std::vector<T> numbers;

@@ -43,7 +43,7 @@ struct LoadStateOptions {
 struct LoadedState {
   std::vector<std::string> missing_keys;
   std::vector<std::string> unexpected_keys;
-  std::vector<std::string> kept_keys;  // Of the head, where it has another shape.
+  std::vector<std::string> kept_keys;  // Keys of the head, where it has another shape.
 };
 // Copies into the module's tensors. All names may start with "module.", as those of a Python model
 // under DataParallel or DistributedDataParallel do, on either side; AveragedModel's n_averaged

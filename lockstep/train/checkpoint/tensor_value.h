@@ -36,7 +36,7 @@ class Snapshot {
   };
 
   std::vector<Part> parts_;
-  std::unordered_map<const void*, std::size_t> numbers_;  // Of a storage's part.
+  std::unordered_map<const void*, std::size_t> numbers_;  // Index of a storage's part in parts_.
   std::size_t bytes_ = 0;
 };
 

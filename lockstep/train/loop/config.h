@@ -12,14 +12,14 @@ struct TrainConfig {
   // A name ("fashion-mnist", "generated"), a CSV file, a folder of idx or CIFAR files, or a folder
   // of images by class. Empty: Debian's Fashion-MNIST if it is installed, else generated images.
   std::string data;
-  std::string model;  // Empty: the one that fits the data.
-  std::string label;  // Of a table: name or number of the column with the class; empty: the last.
-  double val_split = 0.1;         // Part that validates where the data has no such part.
-  std::int64_t input_size = 224;  // Of images in folders: they become squares of it.
+  std::string model;       // Empty: the one that fits the data.
+  std::string label;       // A table's column with the class, by name or number; empty: the last.
+  double val_split = 0.1;  // Part that validates where the data has no such part.
+  std::int64_t input_size = 224;  // Images in folders become squares of it.
   int workers = -1;               // Threads that load; -1: none for data in memory, else the cores.
 
-  std::int64_t batch_size = 64;            // Of each rank, in one backward pass.
-  std::int64_t global_batch_size = 0;      // Of a step over all ranks; instead of batch_size.
+  std::int64_t batch_size = 64;            // For each rank and backward pass.
+  std::int64_t global_batch_size = 0;      // For a step over all ranks; instead of batch_size.
   std::int64_t validation_batch_size = 0;  // 0: that of training.
   std::int64_t grad_accum = 1;             // Backward passes of a step.
 
@@ -34,12 +34,12 @@ struct TrainConfig {
   double warmup_epochs = 0;
   double warmup_lr = 1e-5;                     // Where the warm-up begins.
   double min_lr = 0;                           // Where cosine ends.
-  double decay_epochs = 30;                    // Of step.
-  std::vector<std::int64_t> decay_milestones;  // Of multistep, in epochs.
-  double decay_rate = 0.1;                     // Of step and multistep.
+  double decay_epochs = 30;                    // For step.
+  std::vector<std::int64_t> decay_milestones;  // For multistep, in epochs.
+  double decay_rate = 0.1;                     // For step and multistep.
   double clip_grad = 0;                        // 0: gradients are not clipped.
   std::string clip_mode = "norm";              // norm, value.
-  double smoothing = 0;                        // Of labels.
+  double smoothing = 0;                        // Label smoothing.
   double mixup = 0;                            // Alpha; 0: off.
   double cutmix = 0;                           // Alpha; 0: off.
   double reprob = 0;                           // Probability of erasing a part of an image.

@@ -35,9 +35,9 @@ class Console : public Observer {
   BatchPlan batches_;
   std::string unit_;
   Progress progress_;
-  double samples_per_second_ = 0;  // Of the epoch's last interval.
+  double samples_per_second_ = 0;  // In the epoch's last interval.
   Clock::time_point begun_ = Clock::now();
-  std::int64_t steps_here_ = 0;  // Of this process.
+  std::int64_t steps_here_ = 0;  // Steps of this process.
   std::vector<std::string> warnings_;
 };
 

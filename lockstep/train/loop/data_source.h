@@ -16,7 +16,7 @@ struct DataSource {
   std::string description;  // For people: what and from where.
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> validation;
-  std::vector<std::int64_t> input;  // Of one sample: [1, 28, 28], or [8] of a table.
+  std::vector<std::int64_t> input;  // The shape of one sample: [1, 28, 28], or [8] in a table.
   std::int64_t num_classes = 0;
   std::vector<std::string> class_names;  // Empty if they have none.
   std::vector<double> mean;              // What samples were normalised with; may be empty.

@@ -9,7 +9,7 @@
 
 namespace lockstep::train {
 
-// Of one rank, since the last one.
+// What one rank did since the last interval.
 struct IntervalPart {
   Tally::Sums sums{};
   PhaseTimes times;
@@ -19,7 +19,7 @@ struct IntervalPart {
 // Scores are added in the order of the ranks.
 Interval interval_of(const std::vector<IntervalPart>& parts);
 
-// Of all ranks, on every rank. All of them call it.
+// Returns the parts of all ranks, on every rank. All of them call it.
 std::vector<IntervalPart> gather(const Group& group, const IntervalPart& part);
 
 }  // namespace lockstep::train

@@ -10,7 +10,7 @@ namespace lockstep::train {
 struct Position {
   std::int64_t epoch = 0;
   std::int64_t step_in_epoch = 0;  // Steps of this epoch that are done.
-  std::int64_t step = 0;           // Of all epochs.
+  std::int64_t step = 0;           // Counted over all epochs.
   double best_top1 = -1;           // Percent; before the first validation less than any.
   std::int64_t best_epoch = -1;
   std::int64_t stale_epochs = 0;  // Since the best one.

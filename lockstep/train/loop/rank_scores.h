@@ -10,7 +10,7 @@
 namespace lockstep::train {
 
 struct RankScores {
-  Tally::Sums epoch{};     // Of this epoch, up to the last line of the log,
+  Tally::Sums epoch{};     // This epoch up to the last line of the log,
   Tally::Sums interval{};  // and since then.
 
   bool operator==(const RankScores&) const = default;

@@ -24,7 +24,7 @@ std::string summary_text(const SummaryFacts& facts);
 // One JSON object on a line.
 std::string summary_json(const SummaryFacts& facts);
 
-// Of --eval-only.
+// What --eval-only prints.
 std::string evaluation_text(const Scores& scores, bool json);
 
 }  // namespace lockstep::train

@@ -31,13 +31,13 @@ struct TrainerOptions {
 
 struct Outcome {
   Position position;
-  Scores last;               // Of the last validation.
+  Scores last;               // The last validation's.
   int stopped_by = 0;        // The signal; 0: training is finished.
   bool early = false;        // --early-stop ended it.
-  double seconds = 0;        // Of this start, validation included.
+  double seconds = 0;        // Since this start, validation included.
   std::int64_t samples = 0;  // Trained on in this start, over all ranks.
-  PhaseTimes times;          // Of this rank, in this start.
-  MeanGpuUse gpu;            // Of rank 0, in this start.
+  PhaseTimes times;          // This rank's, since this start.
+  MeanGpuUse gpu;            // Rank 0's, since this start.
 };
 
 // All ranks make it and call its functions together.
@@ -85,7 +85,7 @@ class Trainer {
   PhaseClock clock_;
   PhaseTimes marked_times_;  // At the end of the last interval.
   StepWork work_;
-  double lr_ = 0;  // Of the last step.
+  double lr_ = 0;  // The last step's.
   Position position_;
   Outcome outcome_;
 };

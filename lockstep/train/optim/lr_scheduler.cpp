@@ -47,7 +47,7 @@ void require(bool holds, const std::string& what) {
   }
 }
 
-// Of constructors and of states: a step_size of 0 would end the process.
+// Constructors and loaded states are checked: a step_size of 0 would end the process.
 StepLROptions sensible(const StepLROptions& options) {
   require(options.step_size > 0,
           "StepLR: step_size is " + std::to_string(options.step_size) + ", expected more than 0");

@@ -17,7 +17,7 @@ struct ModelEmaOptions {
   double warmup_power = 2.0 / 3;
 };
 
-// Of all parameters and buffers, by timm's rules.
+// Averages all parameters and buffers, by timm's rules.
 class ModelEma {
  public:
   // Copies. Make it before DistributedDataParallel wraps the network, or give its module().

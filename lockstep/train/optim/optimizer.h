@@ -68,7 +68,7 @@ class Optimizer {
   double initial_lr(std::size_t group);
   // Where the step runs on a GPU the kernels read it there, so a recorded step follows.
   void set_lr(std::size_t group, double lr);
-  void set_lr(double lr);  // Of all groups.
+  void set_lr(double lr);  // For all groups.
 
   // The tensors are the optimizer's own, not copies.
   [[nodiscard]] OptimizerState state_dict() const;

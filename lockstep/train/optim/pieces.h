@@ -20,8 +20,8 @@ class Pieces {
   [[nodiscard]] std::vector<at::Tensor> repeated(const std::vector<at::Tensor>& tensors) const;
 
  private:
-  std::vector<std::int64_t> pieces_;  // Of each parameter.
-  std::int64_t elements_ = 0;         // Of a piece; 0: nothing is cut.
+  std::vector<std::int64_t> pieces_;  // How many, for each parameter.
+  std::int64_t elements_ = 0;         // In a piece; 0: nothing is cut.
 };
 
 }  // namespace lockstep::optim

@@ -13,14 +13,14 @@ namespace lockstep::train {
 struct ClosingSummary {
   std::string headline;  // "finished 3 epochs", "stopped by SIGINT in epoch 2, step 113".
 
-  std::optional<double> loss = {};  // Of the last validation.
+  std::optional<double> loss = {};  // In the last validation.
   std::optional<double> top1 = {};  // Percent.
   std::optional<double> top5 = {};
   std::optional<double> best_top1 = {};
   std::optional<std::int64_t> best_epoch = {};  // From 1 on.
 
   double wall_seconds = 0;
-  std::optional<double> samples_per_second = {};  // Of training, all ranks together.
+  std::optional<double> samples_per_second = {};  // In training, all ranks together.
   std::string unit = "images";
   int ranks = 1;
 
@@ -32,7 +32,7 @@ struct ClosingSummary {
   std::optional<GpuUse> gpu = {};  // The mean of the run.
 
   int restarts = 0;
-  double restart_seconds = 0;  // Of them all: from the death of a rank to the next new step.
+  double restart_seconds = 0;  // In all restarts: from the death of a rank to the next new step.
 
   std::vector<std::string> files = {};     // In the order in which they are shown.
   std::vector<std::string> warnings = {};  // What was lost: a full disk, bad files.

@@ -16,12 +16,12 @@ struct Progress {
   std::int64_t epochs = 1;
   std::int64_t step = 0;  // That are done of this epoch.
   std::int64_t steps = 0;
-  std::optional<double> seconds_left = {};  // Of the whole run.
+  std::optional<double> seconds_left = {};  // Until the end of the whole run.
   std::optional<double> loss = {};
   std::optional<double> top1 = {};  // Percent.
   std::optional<double> lr = {};
-  std::optional<double> samples_per_second = {};  // Of all ranks.
-  std::string unit = "img";                       // Of a sample.
+  std::optional<double> samples_per_second = {};  // All ranks together.
+  std::string unit = "img";                       // What a sample is called.
   std::optional<double> data_wait = {};           // Share of the time, 0 to 1.
   std::optional<double> communication_wait = {};
   std::optional<std::uint64_t> memory_bytes = {};

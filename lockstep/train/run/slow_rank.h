@@ -16,7 +16,7 @@ using WorkTimes = std::vector<double>;
 
 struct SlowRank {
   int rank = 0;
-  double seconds = 0;         // Of work in a step: the median of its steps.
+  double seconds = 0;         // Its work in a step: the median of its steps.
   double others_seconds = 0;  // The median of the other ranks' medians.
 
   [[nodiscard]] double lag() const { return seconds - others_seconds; }

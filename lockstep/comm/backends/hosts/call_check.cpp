@@ -22,7 +22,7 @@ std::uint64_t fnv1a(const std::string& text) {
 }
 
 struct Message {
-  std::uint64_t hash;  // Of the whole text.
+  std::uint64_t hash;  // The whole text's.
   char call[120];      // As much of it as there is room for.
   std::byte payload[CallCheck::kPayloadBytes];
 };

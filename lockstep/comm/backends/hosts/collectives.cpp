@@ -15,7 +15,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Of a tensor that is summed. Smaller ones cost more round trips, larger ones more time in which
+// A tensor is summed in pieces. Smaller ones cost more round trips, larger ones more time in which
 // the network has nothing to do: 25 MiB over 1 Gbit/s took 267 ms in one piece (2 hosts with 2
 // ranks on 2 cores, 2026-11-15).
 constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;

@@ -123,7 +123,7 @@ void HostCollectives::all_gather(const Tensors& outputs, const at::Tensor& input
                                  Deadline deadline) const {
   const Tensors results = as_bytes(outputs);
   const Numbers counts = element_counts(results);
-  std::vector<Tensors> parts(static_cast<std::size_t>(map_.hosts()));  // Of the blocks, by rank.
+  std::vector<Tensors> parts(static_cast<std::size_t>(map_.hosts()));  // By host, then by rank.
   Tensors blocks;
   std::int64_t longest = 0;
   for (int host = 0; host < map_.hosts(); ++host) {

@@ -20,7 +20,7 @@ struct Tags {
 struct Arrivals {
   std::vector<int> came;
   std::vector<int> missing;
-  std::string why;  // Of the first that is missing.
+  std::string why;  // Why the first of them is missing.
 };
 
 Arrivals wait_for_arrivals(const MonitoredBarrier& barrier, const Tags& tags) {

@@ -17,7 +17,7 @@ namespace lockstep::comm {
 struct MonitoredBarrier {
   int rank = 0;
   int size = 1;
-  std::uint64_t number = 0;                   // Of this barrier, the same on all ranks.
+  std::uint64_t number = 0;                   // This barrier's, the same on all ranks.
   std::chrono::milliseconds timeout{};        // Rank 0's.
   std::chrono::milliseconds group_timeout{};  // The others'.
   bool wait_all_ranks = false;
