@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { kOrderBytes = 48 };  // Of every order: the line is filled up with blanks.
+enum { kOrderBytes = 48 };  // Every order has them: the line is filled up with blanks.
 
 // 1 for an order, 0 at the end of the job, -1 for anything else.
 static inline int read_order_line(int fd, char line[kOrderBytes + 1]) {

@@ -42,7 +42,7 @@ def tool_for(mode, command):
 
 
 def fingerprint(mode, command, tool_version):
-    """Of what decides the verdict; comments too, since some of them silence clang-tidy."""
+    """A sum of what decides the verdict; comments too, since some of them silence clang-tidy."""
     text = run([*compiler(command), "-E", "-C", "-w", command["file"]], command["directory"])
     if text.returncode != 0:
         return None  # The tool will say why.

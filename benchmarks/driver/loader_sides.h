@@ -15,7 +15,7 @@ struct LoaderContender {
   bool ours = false;
   std::string row;              // As benchmarks/peers/loader.py knows it.
   int workers = 0;              // -1: kAuto.
-  std::vector<double> seconds;  // Of each round.
+  std::vector<double> seconds;  // For each round.
   std::int64_t samples = 0;     // In each.
   double sum = 0;               // What all that do the same must agree in.
   std::string missing;          // Why it took no part.

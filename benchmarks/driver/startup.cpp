@@ -28,7 +28,7 @@ struct Row {
 };
 
 constexpr std::chrono::seconds kLimit{120};
-constexpr int kMostRepeats = 5;  // Of a row.
+constexpr int kMostRepeats = 5;  // For a row.
 
 // PyTorch's toy program sometimes aborts at its end ("terminate called without an active
 // exception": one of four runs on a 2-core ARM machine, torch 2.15). Such a run is repeated and

@@ -39,7 +39,7 @@ struct StepRow {
   std::string model;
   std::string device;
   int ranks = 0;
-  int batch_size = 0;         // Of a rank.
+  int batch_size = 0;         // For one rank.
   std::string precision;      // What it computes in.
   bool cuda_graph = false;    // Our sides replay a recorded step.
   bool reduce_alone = false;  // Ours sums its gradients with one rank, too.

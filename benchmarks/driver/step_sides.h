@@ -16,10 +16,10 @@ struct StepSidesOptions {
   int ranks = 1;
   int batch_size = 32;
   std::string device;         // "cpu" or "cuda".
-  std::string backend;        // Of our group.
+  std::string backend;        // For our group.
   std::string python;         // Empty: PyTorch takes no part.
   std::string precision;      // On a GPU: "bf16", "tf32" or "fp32".
-  bool cuda_graph = false;    // Of our sides.
+  bool cuda_graph = false;    // For our sides.
   bool reduce_alone = false;  // The same.
   std::string spoiled;        // A side that starts from wrong weights.
 };

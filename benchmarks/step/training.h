@@ -22,7 +22,7 @@ namespace lockstep::bench {
 
 struct TrainingOptions {
   std::string model;             // mlp, convnet, resnet18 or resnet50.
-  std::int64_t batch_size = 32;  // Of this rank.
+  std::int64_t batch_size = 32;  // For this rank.
   // On the GPU images of a ResNet have 224 pixels, channels last.
   bool cuda = false;
   // What a ResNet computes in on the GPU: bf16 (autocast), tf32 (float32 whose products have 10

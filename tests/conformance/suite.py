@@ -47,7 +47,7 @@ def case_of(suite, backend):
             suite.BACKEND = "custom" if renamed else backend
             suite.INIT_METHOD = os.environ["INIT_METHOD"]  # A file that setUp() has just chosen.
             sys.modules[NAME] = suite  # What is pickled is looked up there.
-            # Of a process that has imported everything and started no thread: a rank starts in
+            # Forks of a process that has imported everything and started no thread: a rank starts in
             # milliseconds, and not in the seconds that `import torch` takes.
             self._start_processes(torch.multiprocessing.get_context("fork").Process)
 

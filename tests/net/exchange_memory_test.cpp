@@ -1,4 +1,4 @@
-// Of a message that has failed the memory is neither read nor written any more.
+// The memory of a failed message is neither read nor written any more.
 #include <future>
 
 #include "lockstep/net/exchange.h"

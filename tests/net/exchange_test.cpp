@@ -111,7 +111,7 @@ TEST(Exchange, AReceiveThatTookAnOfferWhichIsGoneGetsTheNextMessage) {
 
 // Small messages of a rank to the other that nobody asks for, and none of which was received yet.
 struct Flood {
-  static constexpr std::size_t kCount = 4096;  // Of 16 KiB.
+  static constexpr std::size_t kCount = 4096;  // A message of 16 KiB.
   explicit Flood(Mailboxes& group, int from = 0) {
     for (int i = 0; i < 6 * 1024; ++i) {  // 96 MiB; beside 64 of them the kernel holds some.
       Ints values(kCount);

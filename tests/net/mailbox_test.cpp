@@ -71,7 +71,7 @@ TEST(Mailbox, ACallbackThatWaitsKeepsNobodyElseWaiting) {
   });
   send(group[1], 0, 1, {1});
   waits.get_future().wait();
-  Receive second(group[0], 1, 2);  // Of another thread, meanwhile.
+  Receive second(group[0], 1, 2);  // In another thread, meanwhile.
   send(group[1], 0, 2, {2});
   EXPECT_EQ(second.wait(), Ints{2});
   send(group[1], 0, 3, {3});

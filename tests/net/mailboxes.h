@@ -59,7 +59,7 @@ inline Ints numbers(std::size_t count, int first) {
   return values;
 }
 
-// Of a small and of a large message.
+// The sizes of small and large messages.
 inline constexpr std::size_t kCounts[] = {1, 4096, 4097, 2000000};
 
 }  // namespace lockstep::testing

@@ -168,7 +168,7 @@ TEST(KeptGradients, OfManyStepsDoNotTakeABucketEach) {
       EXPECT_TRUE(kept[i].equal(copies[i])) << i;
       bytes += kept[i].storage().nbytes();
     }
-    EXPECT_LE(bytes, 24 * kWeightBytes);  // Of 48.
+    EXPECT_LE(bytes, 24 * kWeightBytes);  // A bucket for each step would be 48.
   });
 }
 

@@ -19,7 +19,7 @@ struct Case {
   std::string model;  // Its file among the inputs.
   int steps = 4;
   int passes = 1;           // Backward passes per step; all but the last under no_sync().
-  bool set_to_none = true;  // Of zero_grad().
+  bool set_to_none = true;  // For zero_grad().
   double momentum = 0.9;
   double weight_decay = 1e-2;
   bool evaluate = false;  // Two forwards without gradients after each step.

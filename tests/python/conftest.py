@@ -48,7 +48,7 @@ def ranks(launcher):
     return lambda script, count=2: Ranks(launcher, script, count)
 
 
-# Of torch before 2.14, which finds no backend by its entry point and lets Gloo alone have a monitored_barrier().
+# True for torch before 2.14, which finds no backend by its entry point and lets Gloo alone have a monitored_barrier().
 OLD_TORCH = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 14)
 REGISTER = "import lockstep\n" if OLD_TORCH else ""
 INIT = REGISTER + """

@@ -62,7 +62,7 @@ os.write(1, f"{ports}\\n".encode())
 dist.barrier()
 """
 
-# Of a group on one host and of one over hosts: some ranks as a group, and a receive that tells when it is done.
+# In a group on one host and in one over hosts: some ranks as a group, and a receive that tells when it is done.
 SPLIT = """
 import os
 if len(os.environ["HOSTS"]) > 1:

@@ -195,7 +195,7 @@ int main(int argc, char** argv) {
   }
   std::mt19937 random(seed);
   std::vector<double> times;
-  const int before = segments_left();  // Of other jobs on this machine.
+  const int before = segments_left();  // Other jobs of this machine have them.
   int wrong = 0;
   for (int i = 0; i < kills; ++i) {
     wrong += kill_one(ranks, random, times);

@@ -243,7 +243,7 @@ class Soak:
         reader.start()
         kills = []
         while len(kills) < 3 and job.poll() is None:
-            # Of this attempt: what is left of the one before is about to end.
+            # Ranks of this attempt: those left of the one before are about to end.
             victims = find(f"rank {self.generator.randrange(2)}", job, f"TORCHELASTIC_RESTART_COUNT={len(kills)}")
             if victims:
                 time.sleep(self.generator.uniform(0, self.seconds / 4))

@@ -188,7 +188,7 @@ TEST_F(ImageFolderCache, AChangedFileIsReadAgain) {
   EXPECT_TRUE(are_equal(epoch_of(cached), epoch_of(plain)));
 }
 
-// Of the same size, and with the date of the file before it.
+// The new file has the size and the date of the old one.
 TEST_F(ImageFolderCache, AChangedFileIsReadAgainAlthoughItLooksTheSame) {
   const std::string file = root() + "/c/21.ppm";
   {

@@ -103,7 +103,7 @@ TEST(Pillow, FastCropsAreNearExactOnesAndExactOnesAreExact) {
   EXPECT_GT(reduced, 40);
 }
 
-// Of every kind of JPEG that libjpeg reads.
+// The list has every kind of JPEG that libjpeg reads.
 TEST(Pillow, PartsOfEveryJpegHaveThePixelsOfTheWhole) {
   const test::TemporaryFolder folder;
   test::run_python("data/decode/pillow_images.py", {folder.file("")});

@@ -34,7 +34,7 @@ TEST(DefaultCollate, StacksAsLibTorchDoes) {
   expect_stacked({at::scalar_tensor(7, at::kLong), at::scalar_tensor(8, at::kLong)});
   expect_stacked({at::zeros({0, 3}), at::zeros({0, 3})});
   expect_stacked({at::randn({4, 3}).t(), at::randn({3, 4})});            // Not contiguous.
-  expect_stacked({at::arange(3, at::kInt), at::arange(3, at::kFloat)});  // Of two types.
+  expect_stacked({at::arange(3, at::kInt), at::arange(3, at::kFloat)});  // Two types.
   expect_stacked({at::arange(9, at::kByte).view({3, 3}).select(0, 1)});  // A part.
 }
 

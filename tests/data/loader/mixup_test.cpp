@@ -88,7 +88,7 @@ TEST_F(MixingAsTorchvision, GivesTheSameFloats) {
   EXPECT_EQ(seen["CutMix"], 60);
 }
 
-// Of 10,000 draws each; see DrawsFromTheSameDistributions of the other transforms.
+// 10,000 draws each; see DrawsFromTheSameDistributions of the other transforms.
 TEST_F(MixingAsTorchvision, DrawsFromTheSameDistributions) {
   constexpr std::size_t kDraws = 10'000;
   std::map<std::string, std::vector<std::vector<double>>> drawn;

@@ -241,7 +241,7 @@ std::vector<double> jitter_numbers(SampleRandom& random) {
   return numbers;
 }
 
-// Of 10,000 draws each, the distance between the shares below any value is some 0.014 in one of a
+// For 10,000 draws each, the distance between the shares below any value is some 0.014 in one of a
 // hundred tries (Kolmogorov and Smirnov); quantiles are a percent apart.
 TEST_F(Torchvision, DrawsFromTheSameDistributions) {
   constexpr int kDraws = 10'000;

@@ -32,7 +32,7 @@ class Counted {
 
 TEST(WorkerPool, AJobThatWasReplacedLeavesNothingBehind) {
   std::atomic<int> living = 0;
-  const auto owner = std::make_shared<Counted>(living);  // Of what a job has.
+  const auto owner = std::make_shared<Counted>(living);  // Owns what a job has.
   std::latch begun(1);
   std::latch go_on(1);
   {

@@ -107,7 +107,7 @@ TEST_F(BucketMemory, MovesOutWithWhatWasPut) {
   }
 }
 
-// Of two gradients one is there still, and one is gone or kept.
+// One of two gradients is still there; the other is gone or kept.
 TEST_F(BucketMemory, IsLeftForAKeptGradientAlongWithWhatIsToBeAddedTo) {
   put_all();
   bucket_.begin();

@@ -51,7 +51,7 @@ TEST(GradientBucket, MakesGradientsViewsOfItself) {
   parameters[1].tensor.mutable_grad() = at::ones({4});
   bucket.put(0);
   EXPECT_TRUE(parameters[1].tensor.grad().is_alias_of(bucket.contents()));
-  // Of a parameter that took no part here, once the sum is back.
+  // Also that of a parameter that took no part here, once the sum is back.
   bucket.put(1);
   EXPECT_FALSE(parameters[0].tensor.grad().defined());
   bucket.write_back(1);

@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-constexpr std::int64_t kElements = 10'000;  // Of gradients that are large enough.
+constexpr std::int64_t kElements = 10'000;  // Large enough for a gradient to be placed.
 
 // Passes in which tensors are made and some of them are gradients of three parameters: 0 and 1 are
 // of one size, 2 is too small.
@@ -129,7 +129,7 @@ TEST_F(GradientPlacementTest, AreAvoidedForLongerEachTime) {
   EXPECT_THAT(guessed, ElementsAre(1, 6, 15));
 }
 
-// Of a pass that failed nobody tells the end.
+// Nobody says that a failed pass has ended.
 TEST_F(GradientPlacementTest, AreClosedByTheFirstTensorOutsideOfAPass) {
   begin();
   gradient_made(0);

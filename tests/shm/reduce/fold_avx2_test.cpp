@@ -20,7 +20,7 @@ std::vector<std::byte> noise(unsigned seed, std::size_t bytes) {
   return data;
 }
 
-// Of two NaNs the result has the bits of either.
+// The result of two NaNs may have the bits of either.
 template <class T>
 bool alike(const std::byte* a, const std::byte* b, std::size_t bytes) {
   for (std::size_t at = 0; at < bytes; at += sizeof(T)) {
@@ -49,7 +49,7 @@ bool alike(DType dtype, const std::byte* a, const std::byte* b) {
     std::uint16_t y = 0;
     std::memcpy(&x, a, size);
     std::memcpy(&y, b, size);
-    const bool both_nan = (x & 0x7fff) > 0x7c00 && (y & 0x7fff) > 0x7c00;  // Of either sign.
+    const bool both_nan = (x & 0x7fff) > 0x7c00 && (y & 0x7fff) > 0x7c00;  // Whatever their signs.
     return x == y || both_nan;
   }
   return std::memcmp(a, b, size) == 0;

@@ -55,7 +55,7 @@ TEST(CheckpointWriter, TrainingGoesOnWhileTheFileIsWritten) {
               ThrowsMessage<IoError>(HasSubstr("is not written after 1 ms")));
   files.let_go();
   writer.wait();
-  EXPECT_EQ(weight_in(folder.path() + "/run"), 1);  // Of the moment when it was saved.
+  EXPECT_EQ(weight_in(folder.path() + "/run"), 1);  // As it was when it was saved.
 }
 
 // The first write of a first save into a folder that is there.

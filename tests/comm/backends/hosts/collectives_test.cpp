@@ -51,7 +51,7 @@ TEST_P(HostCollectivesOf, SumsEveryDtypeAndSize) {
         EXPECT_TRUE(tensor.equal(ones * (n * (n + 1) / 2))) << c10::toString(dtype) << size;
       }
     }
-    const auto pattern = at::arange(3000001, at::kFloat).remainder(7);  // Of several pieces.
+    const auto pattern = at::arange(3000001, at::kFloat).remainder(7);  // It has several pieces.
     const auto large = pattern * world.rank();
     all_reduce(world, large)->wait();
     EXPECT_TRUE(large.equal(pattern * (n * (n - 1) / 2)));

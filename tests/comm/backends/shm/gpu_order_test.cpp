@@ -30,7 +30,7 @@ TEST(SharedGpu, RanksHaveTheSameDevice) {
       kShared);
 }
 
-// Of 4 bytes the caller runs a collective, of 4 MiB a thread of the group's.
+// The caller runs a collective of 4 bytes, and a thread of the group one of 4 MiB.
 TEST(SharedGpu, SumsBroadcastsAndGathersTensorsOfAGpu) {
   testing::run_ranks(
       2,
