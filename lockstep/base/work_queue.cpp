@@ -32,7 +32,7 @@ struct WorkQueue::State {
   std::condition_variable wanted;   // For the queue's thread.
   std::deque<JobPointer> jobs;      // The front may be running.
   bool running = false;
-  int taken = 0;         // Jobs in a row that those who waited for them ran.
+  int taken = 0;         // Jobs in a row that waiting threads ran.
   bool at_once = false;  // The queue's thread is to run all there is.
   bool awake = false;    // The thread will look again by itself soon.
   bool came = false;     // A job, since the thread looked.

@@ -69,7 +69,7 @@ class BackendRegistry {
  private:
   struct Entry {
     std::vector<c10::DeviceType> devices;
-    std::vector<c10::DeviceType> if_named;  // Beside these.
+    std::vector<c10::DeviceType> if_named;  // Further ones, used if the text names them.
     BackendFactory factory;
     Capabilities capabilities;
   };

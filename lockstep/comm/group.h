@@ -28,7 +28,7 @@ namespace lockstep {
 enum class ReduceOp { kSum, kAvg, kProduct, kMin, kMax, kBand, kBor, kBxor };
 
 struct CollectiveOptions {
-  std::optional<std::chrono::milliseconds> timeout;  // Else the group's.
+  std::optional<std::chrono::milliseconds> timeout;  // Not given: the group's.
 };
 
 struct ReduceOptions {

@@ -89,7 +89,7 @@ Group init_process_group(const InitOptions& options) {
     job->backends = job->registry.default_backends();
   }
   if (!job->backends.empty()) {
-    (void)job->registry.parse(job->backends);  // A wrong name is told before anyone waits.
+    (void)job->registry.parse(job->backends);  // Rejects a wrong name before anyone waits.
   }
 
   const std::string what = "init_process_group on rank " + std::to_string(job->member.rank) +

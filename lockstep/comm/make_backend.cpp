@@ -37,7 +37,7 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
     request.interfaces = comm::choose_interfaces(Environment::of_this_process(), member, "");
   }
   const auto registry = BackendRegistry::built_in();
-  (void)registry.factory(options.name);  // A wrong name is told before it goes into the store.
+  (void)registry.factory(options.name);  // Rejects a wrong name before it goes into the store.
   return comm::as_peer_error(what, [&] {
     const auto meeting = request.store;
     const comm::RankInfo mine{.rank = rank, .size = size, .backend = options.name, .text = ""};

@@ -24,7 +24,7 @@ class Arrivals {
   void add(Arrival arrival);
   // The first one of that source, which may be kAnySource, and tag.
   std::optional<Arrival> take(int from, std::uint64_t tag);
-  // What it offered is not to be had any more; what it sent is.
+  // Drops what this rank has offered and not sent.
   void drop_offers(int from);
   // The memory that messages of this rank take.
   [[nodiscard]] std::size_t bytes_from(int rank) const;

@@ -71,7 +71,7 @@ void Exchange::send(const MessagePointer& message) {
   }
 }
 
-// A send that fails. Who has taken the offer of it is told that the bytes do not come.
+// For a send that fails. If the receiver has taken the offer, tells it that no bytes will come.
 void Exchange::take_back(const Message& message) {
   const auto taken = peers_.take_back(message.peer_, [&](const Frame& frame) {
     return frame.has_payload() && frame.id == message.id_;
@@ -81,7 +81,7 @@ void Exchange::take_back(const Message& message) {
   }
 }
 
-// What a rank sent before it ended or left is there for who asks.
+// What a rank sent before it ended or left can still be received.
 void Exchange::receive(const MessagePointer& message) {
   if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
     deliver(message, *arrival);
@@ -227,7 +227,7 @@ void Exchange::receive_again(const MessagePointer& message) {
     deliver(message, *arrival);
   } else {
     receives_.push_front(message);
-    wait_for(message);  // Those it could come from may be gone by now.
+    wait_for(message);  // The ranks that it could come from may be gone by now.
   }
 }
 

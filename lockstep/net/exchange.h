@@ -44,7 +44,7 @@ class Exchange {
   [[nodiscard]] bool wants_to_read(int peer) const;
   [[nodiscard]] Failure why_nobody() const;
   void wait_for(const MessagePointer& message);
-  // What it had taken does not come: it is before all others again.
+  // The offer that it had taken was withdrawn: it is first in line again.
   void receive_again(const MessagePointer& message);
   std::byte* begin(int peer, const Frame& frame);
   void end(int peer, const Frame& frame);
@@ -55,7 +55,7 @@ class Exchange {
   void arrive(Arrival arrival);
   void deliver(const MessagePointer& message, const Arrival& arrival);
   void lose(int peer);
-  // Those of a list for which the condition holds fail.
+  // Fails the messages of a list for which the condition holds.
   template <class Condition>
   void fail(std::list<MessagePointer>& list, const Failure& failure, Condition condition);
 

@@ -96,7 +96,7 @@ class Link {
   std::deque<Unsent> unsent_;
   std::size_t sent_ = 0;  // Bytes of the first.
   std::size_t bytes_sent_ = 0;
-  Frame frame_;  // That is being read.
+  Frame frame_;  // The one that is being read.
   std::size_t frame_got_ = 0;
   std::size_t payload_got_ = 0;
 };

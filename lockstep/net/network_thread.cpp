@@ -11,7 +11,7 @@
 namespace lockstep::net {
 namespace {
 
-// Whoever leaves waits so long for a step forward, and for all of it.
+// A rank that leaves waits this long without progress, and this long in all.
 constexpr std::chrono::seconds kProgress{1};
 constexpr std::chrono::seconds kGoodbye{30};
 // The thread never blocks: it ends all as soon as it runs.

@@ -80,7 +80,7 @@ class NetworkThread {
   std::optional<Leaving> leaving_;
   bool has_ended_ = false;  // All connections. Set under the lock.
   bool stop_ = false;
-  std::mutex stop_mutex_;  // For who joins it.
+  std::mutex stop_mutex_;  // Held by the thread that joins it.
   std::thread thread_;     // Last: it uses the others.
 };
 

@@ -10,7 +10,7 @@ namespace lockstep::net {
 
 struct RankAddress {
   Endpoint endpoint;
-  // Random, of this rank in this group: who does not know it is no rank of the group.
+  // Random, for this rank in this group: only ranks of the group know it.
   std::uint64_t token = 0;
 
   [[nodiscard]] std::string to_text() const;

@@ -86,7 +86,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   bool planned_anew_ = false;
 
   std::string failed_;          // Why a step did; empty while all is well.
-  std::uint64_t steps_ = 0;     // That are over.
+  std::uint64_t steps_ = 0;     // Finished ones.
   std::uint64_t late_for_ = 0;  // The finished step whose outputs this backward uses; 0: none.
 
   StepState step_;

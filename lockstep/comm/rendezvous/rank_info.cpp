@@ -64,7 +64,7 @@ bool store_may_be_older() {
          environment.get("TORCHELASTIC_USE_AGENT_STORE").has_value();
 }
 
-// Those who did not come within that time.
+// Returns the ranks that did not come within that time.
 std::vector<int> wait_for_all(c10d::Store& store, int size, std::chrono::milliseconds time) {
   std::vector<std::string> keys;
   for (int rank = 0; rank < size; ++rank) {

@@ -53,8 +53,8 @@ ImageCache::ImageCache(ImageCacheOptions options) : options_(std::move(options))
   raise_used();
 }
 
-// While anybody uses the file, all hold its lock together; who makes it anew holds it alone. Of two
-// that find it missing one makes it and uses it from then on, so the other asks for the lock of all
+// All processes that use the file share its lock; one that makes it anew holds it alone. If two
+// find it missing, one makes it and uses it from then on, so the other asks for the shared lock
 // again instead of waiting to be alone.
 void ImageCache::take_over_or_create() {
   std::optional<Deadline> damaged_until;

@@ -56,7 +56,7 @@ class ImageFolder : public Dataset {
   [[nodiscard]] std::string path(std::int64_t index) const;
   [[nodiscard]] const ImageFolderIndex& index() const { return index_; }
 
-  // Those met so far, by this process.
+  // The bad files that this process has met so far.
   [[nodiscard]] const BadFiles& bad_files() const { return *bad_files_; }
 
   // What was found, what was skipped, bad files, the state of the cache; for people.

@@ -50,7 +50,7 @@ Decoder& decoder_of(j_common_ptr info) { return *static_cast<Decoder*>(info->cli
 void ignore_message(j_common_ptr /*info*/) {}
 void do_nothing(j_decompress_ptr /*info*/) {}
 
-// All bytes are there from the start: who asks for more has a file that is cut off. libjpeg then
+// All bytes are there from the start: if libjpeg asks for more, the file is cut off. libjpeg then
 // returns, as it does for Pillow, instead of making up the rest of the picture.
 boolean no_more_bytes(j_decompress_ptr /*info*/) { return FALSE; }
 

@@ -108,7 +108,7 @@ class TorchDataset : public Dataset {
 
   DatasetType original_;
   mutable std::mutex mutex_;
-  mutable std::vector<std::unique_ptr<DatasetType>> copies_;  // That nobody uses now.
+  mutable std::vector<std::unique_ptr<DatasetType>> copies_;  // Copies that nobody uses now.
 };
 
 }  // namespace lockstep::data

@@ -1,8 +1,8 @@
 // What can be done to a picture on its way to the model: torchvision's transforms, with its names,
 // parameters and defaults.
 //
-// Those that are not random give the bytes that torchvision gives for a Pillow image; random ones
-// draw from the same distributions, but from the sample's own numbers (random.h).
+// Transforms that are not random give the bytes that torchvision gives for a Pillow image; random
+// ones draw from the same distributions, but from the sample's own numbers (random.h).
 #pragma once
 
 #include <array>

@@ -29,7 +29,7 @@ void Member::try_to_join() {
   if (!next_try_.passed()) {
     return;
   }
-  // Also where each connect succeeds: who answers there may not be our leader.
+  // Each connect may succeed, and still no leader take us in.
   if (join_deadline_.passed() && !why_not_joined_.empty()) {
     own_end_ = End{1,
                    "lockstep run: " + leader_ + " did not come within " +

@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 
 enum class ReadinessKind {
   kAll,          // Every parameter takes part in every step.
-  kFindUnused,   // Which do is found out in each step, by a walk through the graph.
+  kFindUnused,   // A walk through the graph finds out in each step which do.
   kStaticGraph,  // Always the same do, as often as in the first step.
 };
 

@@ -69,7 +69,7 @@ bool GradientBucket::is_kept_by_others(std::size_t i, const at::Tensor& made) co
   if (made.defined() && made.has_storage() && !made.is_same(grad) && made.is_alias_of(grad)) {
     ++expected;
     kept = kept || made.use_count() > 1;
-    if (made.is_view()) {  // That of a linear layer is, of its transpose.
+    if (made.is_view()) {  // A linear layer's is one, of its transpose.
       ++expected;
       kept = kept || made._base().use_count() > 1;
     }

@@ -118,7 +118,7 @@ Wait Mailbox::wait_for(const Receipt& receipt, Deadline deadline) {
     if (receipt.source != kAnySource) {
       return std::vector<int>{receipt.source};
     }
-    // Those that have left will send nothing more, which matters only if nobody else is there.
+    // Ranks that have left will send nothing more, which matters only if all others have left.
     std::vector<int> all;
     std::vector<int> present;
     for (int rank = 0; rank < team_.size(); ++rank) {

@@ -16,8 +16,8 @@ class ReceiveThread {
  public:
   // Both live as long; the mailbox is the team's.
   ReceiveThread(Team& team, Mailbox& mailbox);
-  // The rank has left the group: what is not done fails, and is told. In a fork, where the thread
-  // is not, it does nothing.
+  // The rank has left the group: receives that are not done fail, and their callbacks run. In a
+  // fork, which has no such thread, it does nothing.
   ~ReceiveThread();
   ReceiveThread(const ReceiveThread&) = delete;
   ReceiveThread& operator=(const ReceiveThread&) = delete;

@@ -77,7 +77,7 @@ class Liveness {
   mutable std::mutex mutex_;
   UniqueFd epoll_;
   std::map<int, Process*> by_pidfd_;
-  std::vector<Process*> without_pidfd_;  // That have not ended.
+  std::vector<Process*> without_pidfd_;  // They have not ended.
   Clock::time_point next_look_up_;
   std::map<std::pair<pid_t, std::uint64_t>, std::weak_ptr<Process>> known_;
 };

@@ -51,7 +51,7 @@ class GradScaler {
   [[nodiscard]] at::Tensor scale(const at::Tensor& outputs);
   [[nodiscard]] std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
-  // Divides the gradients by the scale, for who clips them before step().
+  // Divides the gradients by the scale. Call it if you clip them before step().
   // NOLINTNEXTLINE(readability-identifier-naming): PyTorch's name.
   void unscale_(optim::Optimizer& optimizer);
   // Unscales, unless that was done. Waits for the device, but not where the optimizer's step is
@@ -73,7 +73,7 @@ class GradScaler {
   enum class Stage { kReady, kUnscaled, kStepped };
   using PerDevice = std::vector<std::pair<at::Device, at::Tensor>>;
   struct PerOptimizer {
-    const device::Graph* graph = nullptr;  // That was recorded when this was made.
+    const device::Graph* graph = nullptr;  // The one that was recorded when this was made.
     Stage stage = Stage::kReady;
     PerDevice found_inf;
   };

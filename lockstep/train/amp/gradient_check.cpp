@@ -40,7 +40,7 @@ GradientRange joined(const GradientRange& a, const GradientRange& b) {
   return {at::minimum(a.low, b.low), at::maximum(a.high, b.high)};  // NaN stays NaN.
 }
 
-// Which of them have an end that is infinite or NaN. One wait for all that are on one device.
+// Says for each range whether an end of it is infinite or NaN. Waits once if all are on one device.
 std::vector<bool> are_bad(const std::vector<GradientRange>& ranges) {
   std::vector<at::Tensor> ends;
   bool same_type = true;
@@ -105,7 +105,7 @@ GradientCheck::~GradientCheck() {
 }
 
 bool GradientCheck::check(std::int64_t step, const GradScaler* scaler) {
-  // A round of this rank's own gradients, then one of the averages: who skips must do what the
+  // Looks at this rank's own gradients, then at the averages: a rank that skips must do what the
   // other ranks do.
   std::vector<GradientRange> ranges;
   for (auto& watched : watched_) {

@@ -60,7 +60,7 @@ class MixedPrecision {
   [[nodiscard]] Autocast autocast(at::DeviceType device) const;
   [[nodiscard]] at::Tensor scale(const at::Tensor& loss) { return scaler_.scale(loss); }
 
-  // Before step(), for who clips the gradients of params().
+  // Call it before step() if you clip the gradients of params().
   // NOLINTNEXTLINE(readability-identifier-naming): PyTorch's name.
   void unscale_(optim::Optimizer& optimizer);
   // One step of params() and, at O2, of the model with them; skipped if a gradient is infinite or

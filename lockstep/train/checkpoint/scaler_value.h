@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// That of a disabled one is an empty dictionary, as in Python.
+// A disabled scaler gives an empty dictionary, as in Python.
 checkpoint::Value to_value(const std::optional<amp::GradScalerState>& state);
 
 // Nothing of an empty dictionary. Throws IoError that names what is missing or of another kind.

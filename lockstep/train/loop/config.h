@@ -70,8 +70,8 @@ struct TrainConfig {
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// Those on which the numbers of a run depend, as text, by the names of the flags. A run can only be
-// resumed with the same.
+// The settings on which the numbers of a run depend, as text, by the names of the flags. A run can
+// only be resumed with the same.
 Settings settings_of(const TrainConfig& config);
 
 // "--lr is 0.1 here and 0.2 there", a line for each that differs; empty if none does.

@@ -9,7 +9,7 @@ namespace lockstep::train {
 
 enum class Effect {
   kNumbers,  // The run's numbers depend on it.
-  kBatch,    // Too, but it is compared as the global batch that comes of it.
+  kBatch,    // The same, but the global batch is compared instead.
   kOutput,   // Only what is written and shown.
 };
 

@@ -16,7 +16,7 @@ struct RankScores {
   bool operator==(const RankScores&) const = default;
 };
 
-// Those of all ranks, in their order, on every rank. All of them call it.
+// Returns the scores of all ranks, in their order, on every rank. All of them call it.
 std::vector<RankScores> gather(const Group& group, const RankScores& scores);
 
 checkpoint::Value to_value(const std::vector<RankScores>& ranks);

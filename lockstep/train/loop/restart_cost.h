@@ -32,7 +32,7 @@ class RestartCost : public Observer {
   std::string path_;
   int restarts_;
   double seconds_ = 0;
-  std::int64_t last_step_ = 0;  // That any process of the job has made.
+  std::int64_t last_step_ = 0;  // The last that any process of the job has made.
   Clock::time_point last_time_;
   bool is_behind_ = false;  // Steps are made again.
 };

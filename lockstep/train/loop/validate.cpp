@@ -5,7 +5,7 @@ namespace lockstep::train {
 Scores validate(Learner& learner, data::DataLoader& loader, const Group& group,
                 std::int64_t batches) {
   const Learner::Averages averages(learner);
-  learner.share_buffers();  // Those of the averages: all ranks validate one network.
+  learner.share_buffers();  // The averages' buffers: all ranks validate one network.
   const auto device = group.device();
   Tally tally(device);
   std::int64_t done = 0;

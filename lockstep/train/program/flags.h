@@ -26,7 +26,7 @@ struct JobConfig {
   int max_restarts = 0;
 };
 
-// Those that are the same on all nodes, for a config file.
+// The settings that are the same on all nodes, for a config file.
 std::string to_toml(const JobConfig& job);
 
 struct CommandLine {

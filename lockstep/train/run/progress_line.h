@@ -1,4 +1,4 @@
-// How far a run is, on one line. Texts alone: who writes them is progress_writer.h.
+// How far a run is, on one line. These are texts alone; progress_writer.h writes them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct Progress {
   std::string phase;       // "epoch", or what is done else: "validation".
   std::int64_t epoch = 1;  // From 1 on.
   std::int64_t epochs = 1;
-  std::int64_t step = 0;  // That are done of this epoch.
+  std::int64_t step = 0;  // Steps of this epoch that are done.
   std::int64_t steps = 0;
   std::optional<double> seconds_left = {};  // Until the end of the whole run.
   std::optional<double> loss = {};

@@ -137,7 +137,7 @@ RunFolder RunFolder::open_existing(const std::string& path) {
 
 RunFolder RunFolder::open(const RunFolderOptions& options) {
   std::int64_t number = newest_number(options.root, options.name);
-  // What is finished, and whether it is, can be told of a folder that no other process has.
+  // Only the process that holds a folder can say whether its run is finished.
   if (number > 0 && options.resume) {
     RunFolder newest = open_existing(options.root + "/" + numbered(options.name, number));
     if (!newest.is_finished()) {

@@ -28,7 +28,7 @@ struct SlowRankLimits {
   // The share of steps in which it must be the slowest of all: a rank that was late once is not
   // slow.
   double share_of_steps = 0.8;
-  std::size_t least_steps = 5;  // From fewer nothing is told.
+  std::size_t least_steps = 5;  // Fewer say nothing.
 };
 
 // The rank that is slow in these steps; nothing if all keep up, or there is but one rank. Twenty

@@ -21,7 +21,7 @@ void GlooWait::wait(c10d::Work& work) const {
         throw ConnectionLost("Connection closed by another rank, and Gloo did not notice");
       }
     }
-    if (work.isCompleted()) {  // Perhaps just now: what it failed with is told again.
+    if (work.isCompleted()) {  // Perhaps just now; wait() throws if it failed.
       work.wait();
       return;
     }
