@@ -57,6 +57,8 @@ WorkQueue::~WorkQueue() {
   }
   state_->wanted.notify_all();
   if (std::this_thread::get_id() == thread_.get_id()) {
+    // In a when_done() callback that dropped the last pointer to this: nobody can join itself. The
+    // thread ends when that callback returns, and touches only the state, which it keeps.
     thread_.detach();
   } else {
     thread_.join();

@@ -69,7 +69,7 @@ class WorkQueue {
   void when_done(Job& job, std::function<void(std::exception_ptr)> tell);
 
  private:
-  struct State;  // Shared with the thread: a job may drop the last pointer to its own queue.
+  struct State;  // Shared with the thread: a when_done() callback may end this.
 
   void start_thread();
   static void run_front(State& state, std::unique_lock<std::mutex>& lock);

@@ -27,7 +27,9 @@ void CallbackThread::stop() {
   state->changed.notify_all();
   if (std::this_thread::get_id() == thread.get_id()) {
     run_all(*state);
-    thread.detach();  // Nobody can join itself. It only returns from here, and touches its state.
+    // In a callback: nobody can join itself. The thread ends when that returns, and touches only
+    // the state, which it keeps.
+    thread.detach();
   } else if (thread.joinable()) {
     thread.join();
   }

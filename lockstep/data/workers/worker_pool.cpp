@@ -207,6 +207,8 @@ void WorkerPool::stop_workers() {
     state_->wait_for_end(worker, lock);
     std::thread thread = std::move(worker.thread);
     if (!worker.ended) {
+      // It sits in the caller's code, which nobody can interrupt. It touches the state and its job,
+      // which it keeps, and ends when that code returns.
       thread.detach();
       continue;
     }

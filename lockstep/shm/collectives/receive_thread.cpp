@@ -52,7 +52,9 @@ ReceiveThread::~ReceiveThread() {
   state_->changed.notify_all();
   team_.watch().ring(team_.rank());
   if (std::this_thread::get_id() == thread_.get_id()) {
-    thread_.detach();  // In a `tell`, after which the thread ends: nobody can join itself.
+    // In a `tell`: nobody can join itself. The thread ends when that returns, and touches only the
+    // state, which it keeps.
+    thread_.detach();
   } else {
     thread_.join();
   }

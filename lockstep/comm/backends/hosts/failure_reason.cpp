@@ -1,8 +1,11 @@
 #include "lockstep/comm/backends/hosts/failure_reason.h"
 
-#include <functional>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
 #include <future>
-#include <thread>
+#include <mutex>
+#include <utility>
 
 #include "lockstep/base/text.h"
 #include "lockstep/comm/peer_error.h"
@@ -28,21 +31,6 @@ PeerError from_bytes(const std::vector<std::uint8_t>& bytes) {
   using Cause = PeerError::Cause;
   return PeerError(std::string(bytes.begin() + 1, bytes.end()),
                    bytes.front() == kLate ? Cause::kLate : Cause::kGone);
-}
-
-// The store is asked in a thread of its own, which may never come back.
-template <class Answer>
-Answer ask(const Answer& otherwise, const std::function<Answer()>& question) {
-  auto answer = std::make_shared<std::promise<Answer>>();
-  auto future = answer->get_future();
-  std::thread([answer, otherwise, question] {
-    try {
-      answer->set_value(question());
-    } catch (const std::exception&) {
-      answer->set_value(otherwise);
-    }
-  }).detach();
-  return future.wait_for(kStorePatience) == std::future_status::ready ? future.get() : otherwise;
 }
 
 }  // namespace
@@ -81,21 +69,99 @@ PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
                    seen);
 }
 
-PeerError first_reason(const c10::intrusive_ptr<c10d::Store>& store, const PeerError& reason) {
+struct SharedReason::State {
+  explicit State(c10::intrusive_ptr<c10d::Store> one) : store(std::move(one)) {}
+
+  const c10::intrusive_ptr<c10d::Store> store;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Question> questions;  // The front is being asked.
+  Deadline answer_by = Deadline::in({});
+  bool stop = false;
+  std::atomic<bool> is_asked{false};  // Whether a reason is given; the answer is not there yet.
+};
+
+SharedReason::SharedReason(c10::intrusive_ptr<c10d::Store> store)
+    : state_(std::make_shared<State>(std::move(store))) {}
+
+SharedReason::~SharedReason() {
+  std::unique_lock lock(state_->mutex);
+  state_->stop = true;
+  state_->changed.notify_all();
+  const bool is_done = state_->changed.wait_until(lock, state_->answer_by.at(),
+                                                  [&] { return state_->questions.empty(); });
+  lock.unlock();
+  if (!thread_.joinable()) {
+    return;
+  }
+  if (is_done) {
+    thread_.join();
+  } else {
+    // It sits in a call of the store that has no time limit and that nobody can interrupt: the
+    // socket is the store's own, and others may use it. It touches nothing but the state and the
+    // store, which it keeps, and ends when the store answers or fails.
+    thread_.detach();
+  }
+}
+
+void SharedReason::give_to_thread(Question question, Deadline deadline) {
+  const std::lock_guard lock(state_->mutex);
+  if (!thread_.joinable()) {
+    thread_ = std::thread([state = state_] { run(*state); });
+  }
+  state_->questions.push_back(std::move(question));
+  state_->answer_by = deadline;
+  state_->changed.notify_all();
+}
+
+void SharedReason::run(State& state) {
+  std::unique_lock lock(state.mutex);
+  while (true) {
+    state.changed.wait(lock, [&] { return state.stop || !state.questions.empty(); });
+    if (state.questions.empty()) {
+      return;
+    }
+    const Question question = state.questions.front();
+    lock.unlock();
+    question(*state.store);
+    lock.lock();
+    state.questions.pop_front();
+    state.changed.notify_all();
+  }
+}
+
+template <class Answer>
+Answer SharedReason::ask(const Answer& otherwise,
+                         const std::function<Answer(c10d::Store&)>& question) {
+  const auto deadline = Deadline::in(kStorePatience);
+  const auto answer = std::make_shared<std::promise<Answer>>();
+  auto future = answer->get_future();
+  give_to_thread(
+      [answer, otherwise, question](c10d::Store& store) {
+        try {
+          answer->set_value(question(store));
+        } catch (const std::exception&) {
+          answer->set_value(otherwise);
+        }
+      },
+      deadline);
+  return future.wait_until(deadline.at()) == std::future_status::ready ? future.get() : otherwise;
+}
+
+PeerError SharedReason::first(const PeerError& reason) {
   const auto mine = to_bytes(reason);
   const auto first = ask<std::vector<std::uint8_t>>(
-      mine, [store, mine] { return store->compareSet(kReasonKey, {}, mine); });
+      mine, [mine](c10d::Store& store) { return store.compareSet(kReasonKey, {}, mine); });
   return first.empty() ? reason : from_bytes(first);
 }
 
-bool has_reason(const c10::intrusive_ptr<c10d::Store>& store,
-                const std::shared_ptr<std::atomic<bool>>& asked) {
-  if (asked->exchange(true)) {
+bool SharedReason::is_given() {
+  if (state_->is_asked.exchange(true)) {
     return false;
   }
-  return ask<bool>(false, [store, asked] {
-    const bool given = store->check({kReasonKey});
-    *asked = false;  // A store that has failed is not asked again.
+  return ask<bool>(false, [state = state_.get()](c10d::Store& store) {
+    const bool given = store.check({kReasonKey});
+    state->is_asked = false;  // Not if it throws: a store that has failed is not asked again.
     return given;
   });
 }

@@ -3,13 +3,15 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <atomic>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 
+#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/comm/backends/hosts/host_map.h"
 
@@ -20,13 +22,38 @@ namespace lockstep::comm {
 PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
                     const std::vector<std::string>& silent);
 
-// The reason that the first rank of the group gave, which is this one if no other came before.
-// Takes a second at most: a store whose own host is gone does not answer.
-PeerError first_reason(const c10::intrusive_ptr<c10d::Store>& store, const PeerError& reason);
+// The reason that all ranks share, in the store. Thread-safe. Not for a fork, where its thread is
+// not.
+//
+// A store whose own host is gone or stopped does not answer, so a thread asks it and the callers
+// wait for a second at most.
+class SharedReason {
+ public:
+  explicit SharedReason(c10::intrusive_ptr<c10d::Store> store);
+  // Joins the thread, unless the store still owes it an answer after that second.
+  ~SharedReason();
+  SharedReason(const SharedReason&) = delete;
+  SharedReason& operator=(const SharedReason&) = delete;
 
-// Whether a rank has given one already. False also if the store does not answer within a second,
-// and while it owes the answer to the question before: `asked` is true then.
-bool has_reason(const c10::intrusive_ptr<c10d::Store>& store,
-                const std::shared_ptr<std::atomic<bool>>& asked);
+  // The reason that the first rank of the group gave: this one if no other came before, or if the
+  // store does not answer.
+  PeerError first(const PeerError& reason);
+  // Whether a rank has given one already. False also if the store does not answer, and from then on
+  // until it does. A store that has failed is not asked again.
+  bool is_given();
+
+ private:
+  struct State;  // Shared with the thread, which may outlive this.
+  using Question = std::function<void(c10d::Store&)>;
+
+  // What it answers, or `otherwise` if it throws or takes too long.
+  template <class Answer>
+  Answer ask(const Answer& otherwise, const std::function<Answer(c10d::Store&)>& question);
+  void give_to_thread(Question question, Deadline deadline);
+  static void run(State& state);
+
+  std::shared_ptr<State> state_;
+  std::thread thread_;  // Under the lock of the state; started by the first question.
+};
 
 }  // namespace lockstep::comm

@@ -6,7 +6,6 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/backends/hosts/failure_reason.h"
 #include "lockstep/comm/peer_error.h"
 
 namespace lockstep::comm {
@@ -37,6 +36,7 @@ HostLinks::HostLinks(const BackendRequest& request, const HostMap& map, const Ba
     : map_(map),
       rank_(request.rank),
       store_(request.store),
+      reason_(request.store),
       waiter_([this] { return has_ended(); }),
       mailbox_(request.rank, message_address(request.interfaces)) {
   const auto deadline = Deadline::in(request.connect_timeout);
@@ -109,7 +109,7 @@ HostLinks::~HostLinks() {
 // A host that took the store with it cannot be asked. So a connection of the lane that stays
 // closed, while somebody waits, is an end as well.
 bool HostLinks::has_ended() const {
-  if (has_reason(store_, asked_)) {
+  if (reason_.is_given()) {
     return true;
   }
   if (!connections_.has_closed_one()) {
@@ -137,7 +137,7 @@ void HostLinks::leave() {
 
 void HostLinks::leave_at_once() {
   const PeerError reason = break_once(has_left());
-  (void)first_reason(store_, reason);
+  (void)reason_.first(reason);
   mailbox_.close(reason.what(), net::Mailbox::Close::kAtOnce);
   leave();
   connections_.cut();
@@ -145,7 +145,7 @@ void HostLinks::leave_at_once() {
 
 void HostLinks::await(const net::Message& message, Deadline deadline) {
   // Not has_ended(): a rank of the lane may have left in order, and this message is of another.
-  comm::await(mailbox_, message, map_, [this] { return has_reason(store_, asked_); }, deadline);
+  comm::await(mailbox_, message, map_, [this] { return reason_.is_given(); }, deadline);
 }
 
 void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr& error) {
@@ -183,8 +183,7 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
   if (is_lost_connection) {
     std::this_thread::sleep_for(kLetOthersSpeak);
   }
-  const PeerError reason =
-      first_reason(store_, reason_of(error, map_, rank_, connections_.silent()));
+  const PeerError reason = reason_.first(reason_of(error, map_, rank_, connections_.silent()));
   const PeerError first = break_once(reason);
   if (inside_) {
     inside_->break_up(reason.what());

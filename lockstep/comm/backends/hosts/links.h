@@ -15,6 +15,7 @@
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/backends/hosts/collectives.h"
 #include "lockstep/comm/backends/hosts/connections.h"
+#include "lockstep/comm/backends/hosts/failure_reason.h"
 #include "lockstep/comm/backends/hosts/host_map.h"
 #include "lockstep/comm/backends/hosts/messages.h"
 #include "lockstep/comm/backends/shm/backend.h"
@@ -75,9 +76,8 @@ class HostLinks {
   HostMap map_;
   int rank_;
   c10::intrusive_ptr<c10d::Store> store_;
-  // Whether the store owes an answer: it may be stopped, and waits look often.
-  std::shared_ptr<std::atomic<bool>> asked_ = std::make_shared<std::atomic<bool>>(false);
-  Connections connections_;                                          // The lane's.
+  mutable SharedReason reason_;  // Asks the store, so it is not constant.
+  Connections connections_;      // The lane's.
   mutable std::atomic<Deadline::Clock::time_point> closed_since_{};  // One of them.
   GlooWait waiter_;
   c10::intrusive_ptr<ShmBackend> inside_;       // Null for the only rank of a host.

@@ -52,7 +52,13 @@ void MpiThread::stop() {
     wake_.notify_all();
     free = wake_.wait_for(lock, std::chrono::seconds(1), [&] { return !in_task_; });
   }
-  free ? thread_.join() : thread_.detach();
+  if (free) {
+    thread_.join();
+  } else {
+    // It sits in a call of MPI, which nobody can interrupt. All that it touches lives as long as
+    // the process, which is about to end: MpiProcess is never destroyed.
+    thread_.detach();
+  }
 }
 
 void MpiThread::run_alone(const std::string& what, std::function<void()> task, Deadline deadline) {

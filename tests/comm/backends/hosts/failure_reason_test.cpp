@@ -2,16 +2,20 @@
 
 #include <gmock/gmock.h>
 
+#include <future>
 #include <stdexcept>
+#include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/backends/gloo/headers/gloo/declarations.h"
 #include "lockstep/net/message.h"
+#include "tests/support/soon.h"
 
 namespace lockstep::comm {
 namespace {
 
+using lockstep::testing::soon;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -74,19 +78,77 @@ TEST(FailureReason, ARankThatLeftIsNotTakenForOneThatDied) {
   EXPECT_THAT(text(How::kDied), HasSubstr("rank 0 saw: its words"));
 }
 
-TEST(FailureReason, TheFirstReasonIsEverybodys) {
+TEST(SharedReason, TheFirstIsEverybodys) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
+  SharedReason of_one(store);
+  SharedReason of_another(store);
+  EXPECT_FALSE(of_one.is_given());
+  EXPECT_FALSE(of_one.is_given()) << "asked again";
   const PeerError mine("the first", PeerError::Cause::kLate);
-  EXPECT_STREQ(first_reason(store, mine).what(), "the first");
-  const PeerError first = first_reason(store, PeerError("the second"));
+  EXPECT_STREQ(of_one.first(mine).what(), "the first");
+  const PeerError first = of_another.first(PeerError("the second"));
   EXPECT_STREQ(first.what(), "the first");
   EXPECT_EQ(first.cause(), PeerError::Cause::kLate);
-  const auto asked = std::make_shared<std::atomic<bool>>(false);
-  EXPECT_TRUE(has_reason(store, asked));
-  EXPECT_FALSE(*asked);
-  EXPECT_FALSE(has_reason(c10::make_intrusive<c10d::HashStore>(), asked));
-  *asked = true;
-  EXPECT_FALSE(has_reason(store, asked)) << "while it owes an answer";
+  EXPECT_TRUE(of_another.is_given());
+}
+
+// Answers when it is let go.
+class StoppedStore : public c10d::HashStore {
+ public:
+  explicit StoppedStore(std::shared_future<void> go) : go_(std::move(go)) {}
+  bool check(const std::vector<std::string>& keys) override {
+    ++checks_;
+    go_.wait();
+    return HashStore::check(keys);
+  }
+  [[nodiscard]] int checks() const { return checks_; }
+
+ private:
+  std::shared_future<void> go_;
+  std::atomic<int> checks_{0};
+};
+
+TEST(SharedReason, AStoreThatOwesAnAnswerIsNotAskedAgain) {
+  std::promise<void> go;
+  const auto store = c10::make_intrusive<StoppedStore>(go.get_future().share());
+  SharedReason reason(store);
+  EXPECT_FALSE(reason.is_given());
+  EXPECT_FALSE(reason.is_given());
+  EXPECT_EQ(store->checks(), 1);
+  EXPECT_STREQ(reason.first(PeerError("mine")).what(), "mine") << "without the store";
+  go.set_value();
+  // What was asked meanwhile is asked now; then it answers as ever.
+  const auto deadline = soon();
+  while (!reason.is_given() && !deadline.passed()) {
+  }
+  EXPECT_TRUE(reason.is_given());
+}
+
+TEST(SharedReason, ItsEndWaitsForNoStoreThatDoesNotAnswer) {
+  std::promise<void> go;
+  auto store = c10::make_intrusive<StoppedStore>(go.get_future().share());
+  const c10::weak_intrusive_ptr<StoppedStore> seen(store);
+  {
+    SharedReason reason(std::move(store));
+    EXPECT_FALSE(reason.is_given());
+  }
+  EXPECT_FALSE(seen.expired()) << "the thread that sits in it needs it";
+  go.set_value();
+  const auto deadline = soon();
+  while (!seen.expired() && !deadline.passed()) {
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(seen.expired()) << "the thread has ended";
+}
+
+TEST(SharedReason, ItsEndJoinsItsThread) {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  const c10::weak_intrusive_ptr<c10d::HashStore> seen(store);
+  {
+    SharedReason reason(std::move(store));
+    EXPECT_FALSE(reason.is_given());
+  }
+  EXPECT_TRUE(seen.expired()) << "nobody holds it any more, at once";
 }
 
 }  // namespace
