@@ -19,6 +19,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/temporary_folder.h"
+
 namespace lockstep {
 namespace {
 
@@ -16,11 +18,8 @@ using testing::HasSubstr;
 class FreeMemoryOf : public testing::Test {
  protected:
   FreeMemoryOf() {
-    std::string name = (fs::temp_directory_path() / "lockstep-memory-XXXXXX").string();
-    root_ = ::mkdtemp(name.data());
     write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 400 kB\n");
   }
-  ~FreeMemoryOf() override { fs::remove_all(root_); }
 
   void write(const std::string& file, const std::string& text) const {
     const fs::path path = fs::path(root_) / file;
@@ -28,7 +27,8 @@ class FreeMemoryOf : public testing::Test {
     std::ofstream(path) << text;
   }
 
-  std::string root_;
+  test::TemporaryFolder folder_;
+  const std::string root_ = folder_.path;
 };
 
 TEST_F(FreeMemoryOf, AMachineWithoutLimitsIsWhatTheKernelCallsAvailable) {

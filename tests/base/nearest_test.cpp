@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

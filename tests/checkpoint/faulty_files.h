@@ -1,4 +1,4 @@
-// A folder for tests, and a file system of which one operation fails.
+// A file system of which one operation fails.
 #pragma once
 
 #include <unistd.h>
@@ -6,36 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
-#include <set>
 #include <string>
 
 #include "lockstep/checkpoint/file_system.h"
 
 namespace lockstep::checkpoint {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "checkpoint-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] const std::string& path() const { return path_; }
-  [[nodiscard]] std::set<std::string> names() const {
-    std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      names.insert(entry.path().filename());
-    }
-    return names;
-  }
-
- private:
-  std::string path_;
-};
 
 enum class Fault { kNoSpace, kInputOutput, kInterrupted, kShortWrite, kKill, kKillAfter };
 

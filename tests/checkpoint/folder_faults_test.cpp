@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/folder.h"
 #include "tests/checkpoint/two_saved.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -55,7 +56,7 @@ class RecordingFiles : public FileSystem {
 TEST(Folder, AFileIsOnTheDiskBeforeItHasItsName) {
   const TwoSaved two;
   RecordingFiles files;
-  Folder folder(two.folder.path(), files);
+  Folder folder(two.folder.path, files);
   files.operations.clear();
   folder.save(small_checkpoint(3), {.best = true});
   EXPECT_THAT(
@@ -69,24 +70,24 @@ TEST(Folder, AFileIsOnTheDiskBeforeItHasItsName) {
 int operations_of_a_save() {
   const TwoSaved two;
   FaultyFiles files;
-  Folder(two.folder.path(), files).save(small_checkpoint(3), {.best = true});
+  Folder(two.folder.path, files).save(small_checkpoint(3), {.best = true});
   return files.operations();
 }
 
 // Whatever failed: a whole checkpoint is there, old or new, and nothing half done.
-void expect_sound(const TemporaryFolder& folder, const std::string& context) {
+void expect_sound(const test::TemporaryFolder& folder, const std::string& context) {
   FileSystem files;
-  Folder opened(folder.path(), files);  // As a restarted process does.
+  Folder opened(folder.path, files);  // As a restarted process does.
   EXPECT_THAT(folder.names(), Each(Not(StartsWith(".")))) << context;
   const auto loaded = load_newest(opened.path());
   EXPECT_EQ(loaded.reason, "") << context;
   EXPECT_GE(version_in(loaded.document), 2) << context;
-  EXPECT_GE(version_of(folder.path() + "/prev.pt"), 1) << context;
+  EXPECT_GE(version_of(folder.path + "/prev.pt"), 1) << context;
   if (version_in(loaded.document) == 3) {  // The best is not lost with the next save.
-    EXPECT_EQ(version_of(folder.path() + "/best.pt"), 3) << context;
+    EXPECT_EQ(version_of(folder.path + "/best.pt"), 3) << context;
   }
   opened.save(small_checkpoint(4), {.best = true});
-  EXPECT_EQ(version_of(folder.path() + "/last.pt"), 4) << context;
+  EXPECT_EQ(version_of(folder.path + "/last.pt"), 4) << context;
   EXPECT_THAT(folder.names(), Each(Not(StartsWith(".")))) << context;
 }
 
@@ -102,12 +103,12 @@ TEST(Folder, WhateverOperationFailsACheckpointIsThere) {
       FaultyFiles files(at, fault);
       bool saved = true;
       try {
-        Folder(two.folder.path(), files).save(small_checkpoint(3), {.best = true});
+        Folder(two.folder.path, files).save(small_checkpoint(3), {.best = true});
       } catch (const IoError& error) {
         saved = false;
         EXPECT_THAT(error.what(), HasSubstr("checkpoint")) << context;
-        EXPECT_THAT(error.what(), HasSubstr(two.folder.path())) << context;
-        const float last = version_of(two.folder.path() + "/last.pt");
+        EXPECT_THAT(error.what(), HasSubstr(two.folder.path)) << context;
+        const float last = version_of(two.folder.path + "/last.pt");
         EXPECT_THAT(error.what(), Not(HasSubstr(last == 2 ? "new file" : "before"))) << context;
       }
       // A write may be short or interrupted; anything else that fails is told.
@@ -118,7 +119,7 @@ TEST(Folder, WhateverOperationFailsACheckpointIsThere) {
         EXPECT_THAT(two.folder.names(), Each(Not(StartsWith(".")))) << context;
       }
       if (saved) {
-        EXPECT_EQ(version_of(two.folder.path() + "/last.pt"), 3) << context;
+        EXPECT_EQ(version_of(two.folder.path + "/last.pt"), 3) << context;
       }
       expect_sound(two.folder, context);
     }
@@ -143,7 +144,7 @@ TEST(Folder, WhereverTheProcessIsKilledACheckpointIsThere) {
   for (const Fault fault : {Fault::kKill, Fault::kKillAfter}) {
     for (int at = 0; at < operations; ++at) {
       const TwoSaved two;
-      save_and_be_killed(two.folder.path(), at, fault);
+      save_and_be_killed(two.folder.path, at, fault);
       expect_sound(two.folder, "killed at operation " + std::to_string(at));
     }
   }
@@ -155,11 +156,11 @@ TEST(Folder, ADamagedFileDoesNotReplaceTheSoundOneBeforeTheNewOneIsThere) {
   for (const Fault fault : {Fault::kKill, Fault::kKillAfter}) {
     for (int at = 0; at < operations; ++at) {
       const TwoSaved two;
-      damage(two.folder.path() + "/last.pt");
-      save_and_be_killed(two.folder.path(), at, fault);
+      damage(two.folder.path + "/last.pt");
+      save_and_be_killed(two.folder.path, at, fault);
       FileSystem files;
-      const Folder opened(two.folder.path(), files);
-      EXPECT_NO_THROW((void)load_newest(two.folder.path())) << "killed at operation " << at;
+      const Folder opened(two.folder.path, files);
+      EXPECT_NO_THROW((void)load_newest(two.folder.path)) << "killed at operation " << at;
     }
   }
 }

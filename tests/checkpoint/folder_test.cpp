@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/checkpoint/two_saved.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -23,7 +24,7 @@ using ::testing::UnorderedElementsAre;
 TEST(Folder, KeepsTheLastTheOneBeforeAndTheBest) {
   const TwoSaved two;
   FileSystem files;
-  Folder folder(two.folder.path(), files);
+  Folder folder(two.folder.path, files);
   folder.save(small_checkpoint(3), {.best = true});
   folder.save(small_checkpoint(4));
   EXPECT_EQ(version_of(folder.path() + "/last.pt"), 4);
@@ -38,7 +39,7 @@ TEST(Folder, KeepsTheLastTheOneBeforeAndTheBest) {
 TEST(Folder, ADamagedOrMissingFileIsPassedOverWithTheReason) {
   const TwoSaved two;
   FileSystem files;
-  const Folder folder(two.folder.path(), files);
+  const Folder folder(two.folder.path, files);
   EXPECT_EQ(load_newest(folder.path()).reason, "");
   EXPECT_EQ(version_in(load_newest(folder.path()).document), 2);
   damage(folder.path() + "/last.pt");
@@ -56,9 +57,9 @@ TEST(Folder, ADamagedOrMissingFileIsPassedOverWithTheReason) {
 // It may be sound: to go on from an older one would lose work unseen.
 TEST(Folder, AFileThatCannotBeOpenedOrIsOfAnotherVersionIsNotPassedOver) {
   const TwoSaved two;
-  const std::string last = two.folder.path() + "/last.pt";
+  const std::string last = two.folder.path + "/last.pt";
   const auto expect = [&](const char* what) {
-    EXPECT_THAT([&] { (void)load_newest(two.folder.path()); },
+    EXPECT_THAT([&] { (void)load_newest(two.folder.path); },
                 ThrowsMessage<IoError>(AllOf(HasSubstr(what), Not(HasSubstr("prev.pt")))));
   };
   std::string file;
@@ -79,13 +80,13 @@ TEST(Folder, HasOneWriterAtATime) {
   const TwoSaved two;
   FileSystem files;
   {
-    const Folder folder(two.folder.path(), files);
+    const Folder folder(two.folder.path, files);
     std::ofstream(folder.path() + "/.last.pt.tmp") << "half";
-    EXPECT_THAT([&] { Folder(two.folder.path(), files); },
+    EXPECT_THAT([&] { Folder(two.folder.path, files); },
                 ThrowsMessage<IoError>(HasSubstr("is in use by another writer")));
     EXPECT_EQ(read_file(folder.path() + "/.last.pt.tmp"), "half");  // Not cleaned up.
   }
-  EXPECT_NO_THROW(Folder(two.folder.path(), files));
+  EXPECT_NO_THROW(Folder(two.folder.path, files));
 }
 
 TEST(Folder, AProcessThatWasForkedMeanwhileDoesNotKeepTheFolder) {
@@ -94,7 +95,7 @@ TEST(Folder, AProcessThatWasForkedMeanwhileDoesNotKeepTheFolder) {
   const Pipe pipe = make_pipe();
   pid_t child = 0;
   {
-    const Folder folder(two.folder.path(), files);
+    const Folder folder(two.folder.path, files);
     child = ::fork();
     if (child == 0) {
       ::close(pipe.write_end.get());
@@ -102,7 +103,7 @@ TEST(Folder, AProcessThatWasForkedMeanwhileDoesNotKeepTheFolder) {
       ::_exit(::read(pipe.read_end.get(), &end, 1) == 1 ? 0 : 1);
     }
   }
-  EXPECT_NO_THROW(Folder(two.folder.path(), files));
+  EXPECT_NO_THROW(Folder(two.folder.path, files));
   ASSERT_TRUE(write_all(pipe.write_end.get(), "x"));
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -118,31 +119,31 @@ class FilesWithoutLinks : public FileSystem {
 };
 
 TEST(Folder, AFileSystemWithoutLinksIsRefusedBeforeTheFirstSave) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   FilesWithoutLinks files;
-  EXPECT_THAT([&] { Folder(folder.path(), files); },
+  EXPECT_THAT([&] { Folder(folder.path, files); },
               ThrowsMessage<IoError>(HasSubstr("choose a folder on a file system with hard")));
   EXPECT_THAT(folder.names(), ElementsAre());
 }
 
 TEST(Folder, FoldersThatOthersCouldTurnAgainstUsAreRefused) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   FileSystem files;
-  ::chmod(folder.path().c_str(), 0777);
-  EXPECT_THAT([&] { Folder(folder.path(), files); },
+  ::chmod(folder.path.c_str(), 0777);
+  EXPECT_THAT([&] { Folder(folder.path, files); },
               ThrowsMessage<IoError>(HasSubstr("can be written by everyone")));
-  ::chmod(folder.path().c_str(), 01777);
-  EXPECT_NO_THROW(Folder(folder.path(), files));
-  const TemporaryFolder other;
-  std::filesystem::create_directory_symlink(folder.path(), other.path() + "/link");
-  EXPECT_THAT([&] { Folder(other.path() + "/link", files); },
+  ::chmod(folder.path.c_str(), 01777);
+  EXPECT_NO_THROW(Folder(folder.path, files));
+  const test::TemporaryFolder other;
+  std::filesystem::create_directory_symlink(folder.path, other.path + "/link");
+  EXPECT_THAT([&] { Folder(other.path + "/link", files); },
               ThrowsMessage<IoError>(HasSubstr("opening the folder of checkpoints")));
 }
 
 TEST(Folder, ALinkInThePlaceOfATemporaryFileIsNotFollowed) {
   const TwoSaved two;
   FileSystem files;
-  Folder folder(two.folder.path(), files);
+  Folder folder(two.folder.path, files);
   std::ofstream(folder.path() + "/victim") << "mine";
   std::filesystem::create_symlink("victim", folder.path() + "/.last.pt.tmp");
   folder.save(small_checkpoint(3));
@@ -153,14 +154,14 @@ TEST(Folder, ALinkInThePlaceOfATemporaryFileIsNotFollowed) {
 TEST(ReplaceFile, WhatTheWriterThrowsPassesAndLeavesNothing) {
   const TwoSaved two;
   FileSystem files;
-  EXPECT_THROW(replace_file(files, two.folder.path(), {"last.pt", "prev.pt"},
+  EXPECT_THROW(replace_file(files, two.folder.path, {"last.pt", "prev.pt"},
                             [](const Sink& sink) {
                               sink(as_bytes("half"));
                               throw UsageError("no more");
                             }),
                UsageError);
   EXPECT_THAT(two.folder.names(), UnorderedElementsAre("last.pt", "prev.pt"));
-  EXPECT_EQ(version_of(two.folder.path() + "/last.pt"), 2);
+  EXPECT_EQ(version_of(two.folder.path + "/last.pt"), 2);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "lockstep/checkpoint/folder.h"
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/checkpoint/values.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::checkpoint {
 
@@ -17,10 +18,10 @@ inline float version_in(const Document& document) {
 inline float version_of(const std::string& path) { return version_in(read_checkpoint(path)); }
 
 struct TwoSaved {
-  TemporaryFolder folder;
+  test::TemporaryFolder folder;
   FileSystem files;
   TwoSaved() {
-    Folder saved(folder.path(), files);
+    Folder saved(folder.path, files);
     saved.save(small_checkpoint(1));
     saved.save(small_checkpoint(2));
   }

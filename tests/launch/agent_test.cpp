@@ -6,6 +6,7 @@
 
 #include "lockstep/base/process_tree.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 // Runs an agent in a process of its own; `supervisor` is given its end of the link.
 int run_script(const std::string& script, int workers,
                const std::function<void(pid_t, UniqueFd&)>& supervisor) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   int ends[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
   UniqueFd here(ends[0]);
@@ -24,7 +25,7 @@ int run_script(const std::string& script, int workers,
     become_subreaper();
     const Signals signals({SIGTERM});
     Context context = shell_context(folder, signals, script, workers);
-    context.folder.path = folder.path("run");
+    context.folder.path = folder.file("run");
     ::_exit(run_agent(context, std::move(there)));
   }
   there.reset();
@@ -69,27 +70,27 @@ TEST(Agent, TellsTheExitCodeBeforeItEnds) {
 }
 
 TEST(Agent, OneSignalByTwoPathsCountsOnce) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   const auto both = [&](pid_t agent, UniqueFd& link) {
-    EXPECT_TRUE(wait_for_file(folder.path("up")));
+    EXPECT_TRUE(wait_for_file(folder.file("up")));
     ::kill(agent, SIGTERM);
     write_all(link.get(), std::string(1, static_cast<char>(SIGTERM)));
   };
-  const std::string orderly = "trap 'sleep 0.5; touch " + folder.path("orderly") +
-                              "; exit 0' TERM; touch " + folder.path("up") +
+  const std::string orderly = "trap 'sleep 0.5; touch " + folder.file("orderly") +
+                              "; exit 0' TERM; touch " + folder.file("up") +
                               "; while :; do sleep 0.01; done";
   EXPECT_EQ(run_script(orderly, 1, both), 128 + SIGTERM);
-  EXPECT_TRUE(std::filesystem::exists(folder.path("orderly"))) << "it was not given its time";
+  EXPECT_TRUE(std::filesystem::exists(folder.file("orderly"))) << "it was not given its time";
 }
 
 TEST(Agent, ASecondSignalOfTheSupervisorEndsItAtOnce) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   const auto twice = [&](pid_t, UniqueFd& link) {
-    EXPECT_TRUE(wait_for_file(folder.path("up")));
+    EXPECT_TRUE(wait_for_file(folder.file("up")));
     write_all(link.get(), std::string(2, static_cast<char>(SIGTERM)));
     EXPECT_EQ(next_byte(link), 128 + SIGTERM);
   };
-  EXPECT_EQ(run_script("trap '' TERM; touch " + folder.path("up") + "; while :; do sleep 1; done",
+  EXPECT_EQ(run_script("trap '' TERM; touch " + folder.file("up") + "; while :; do sleep 1; done",
                        1, twice),
             128 + SIGTERM);
 }

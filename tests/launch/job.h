@@ -4,54 +4,25 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "lockstep/launch/context.h"
 #include "lockstep/launch/network/leader.h"
 #include "lockstep/launch/node/worker_group.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
-
-class TestFolder {
- public:
-  TestFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "lockstep_test_XXXXXX";
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  TestFolder(const TestFolder&) = delete;
-  TestFolder& operator=(const TestFolder&) = delete;
-
-  [[nodiscard]] std::string path(const std::string& name = "") const {
-    return name.empty() ? path_ : path_ + "/" + name;
-  }
-  [[nodiscard]] std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name)) << text;
-    return path(name);
-  }
-  [[nodiscard]] std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name)).rdbuf();
-    return text.str();
-  }
-
- private:
-  std::string path_;
-};
 
 // Two files in place of the terminal.
 class TestConsoles {
  public:
-  explicit TestConsoles(const TestFolder& folder)
+  explicit TestConsoles(const test::TemporaryFolder& folder)
       : folder_(folder),
-        out_(create_log_file(folder.path("console.out"))),
-        err_(create_log_file(folder.path("console.err"))),
+        out_(create_log_file(folder.file("console.out"))),
+        err_(create_log_file(folder.file("console.err"))),
         consoles_{Console(out_.get()), Console(err_.get())} {}
 
   Consoles& get() { return consoles_; }
@@ -59,14 +30,14 @@ class TestConsoles {
   [[nodiscard]] std::string err() const { return folder_.read("console.err"); }
 
  private:
-  const TestFolder& folder_;
+  const test::TemporaryFolder& folder_;
   UniqueFd out_;
   UniqueFd err_;
   Consoles consoles_;
 };
 
 // `signals` must outlive the context.
-inline Context shell_context(const TestFolder& folder, const Signals& signals,
+inline Context shell_context(const test::TemporaryFolder& folder, const Signals& signals,
                              const std::string& script, int workers = 1) {
   Context context;
   context.options.workers = workers;
@@ -76,7 +47,7 @@ inline Context shell_context(const TestFolder& folder, const Signals& signals,
   context.options.command = {"sh", "-c", script};
   context.environment = Environment::of_this_process();
   context.program = {"/bin/sh", {"sh", "-c", script}};
-  context.folder = {folder.path(), false};
+  context.folder = {folder.path, false};
   context.signals = &signals;
   return context;
 }

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::log {
 namespace {

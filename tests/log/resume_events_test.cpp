@@ -8,7 +8,7 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/log/read_events.h"
 #include "lockstep/log/summary_writer.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::log {
 namespace {

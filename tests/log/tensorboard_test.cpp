@@ -6,8 +6,8 @@
 
 #include "lockstep/log/read_events.h"
 #include "lockstep/log/summary_writer.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::log {
 namespace {

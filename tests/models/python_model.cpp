@@ -10,8 +10,8 @@
 
 #include "lockstep/base/fd.h"
 #include "lockstep/base/text.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::models {
 namespace {

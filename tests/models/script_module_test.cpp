@@ -11,7 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/models/network.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::models {
 namespace {

@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 
 #include "lockstep/base/fd.h"
 
@@ -51,17 +49,5 @@ int wait_for(pid_t pid) {
 int run_in_child(const std::function<int()>& body) { return wait_for(fork_child(body)); }
 
 bool is_alive(pid_t pid) { return ::kill(pid, 0) == 0; }
-
-TemporaryFolder::TemporaryFolder()
-    : path_(std::filesystem::temp_directory_path() / "lockstep-test-XXXXXX") {
-  if (::mkdtemp(path_.data()) == nullptr) {
-    throw_errno("mkdtemp " + path_);
-  }
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
 
 }  // namespace lockstep::test

@@ -4,7 +4,6 @@
 #include <sys/types.h>
 
 #include <functional>
-#include <string>
 
 namespace lockstep::test {
 
@@ -20,19 +19,5 @@ int wait_for(pid_t pid);
 int run_in_child(const std::function<int()>& body);
 
 bool is_alive(pid_t pid);
-
-// A folder that is removed with all its content.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  [[nodiscard]] std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 }  // namespace lockstep::test

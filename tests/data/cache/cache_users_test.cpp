@@ -20,6 +20,7 @@
 #include "lockstep/data/cache/shared_file.h"
 #include "tests/data/cache/cached_images.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "lockstep/data/cache/image_cache.h"
 #include "tests/data/pictures.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 

@@ -16,6 +16,7 @@
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

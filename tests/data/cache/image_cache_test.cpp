@@ -13,7 +13,7 @@
 #include "tests/data/cache/cached_images.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -152,54 +152,6 @@ TEST(ImageCache, SaysWhyItCouldNotAskForMoreRoom) {
     EXPECT_FALSE(cache.put(0, large));
   }
   EXPECT_THAT(cache.why_full(), HasSubstr("opening it to reserve room: Too many open files"));
-}
-
-TEST(ImageCache, TooLittleRoomIsSaidBeforeTheFirstImage) {
-  const test::TemporaryFolder folder;
-  EXPECT_THAT([&] { ImageCache(options_of(folder, std::uint64_t{1} << 50)); },
-              ThrowsMessage<IoError>(
-                  AllOf(HasSubstr(folder.file("cache")), HasSubstr("there is no room for"))));
-  EXPECT_NE(::access(folder.file("cache").c_str(), F_OK), 0);
-}
-
-// Also where a process was killed while it made the file.
-TEST(ImageCache, TooLittleMemoryIsSaidBeforeAnyIsTaken) {
-  const test::TemporaryFolder folder;
-  ImageCacheOptions options = options_of(folder, std::uint64_t{1} << 50);
-  options.in_memory = true;
-  for (const bool is_there : {false, true}) {
-    if (is_there) {
-      write_file(folder.file("cache"), std::string(100'000, '\0'));
-    }
-    EXPECT_THAT([&] { ImageCache{options}; },
-                ThrowsMessage<IoError>(
-                    AllOf(HasSubstr("1024.0 TiB are needed"), HasSubstr("are free in"))));
-    EXPECT_NE(::access(folder.file("cache").c_str(), F_OK), 0);
-  }
-}
-
-TEST(ImageCache, MemoryThatCannotBeMappedIsGivenBack) {
-  const test::TemporaryFolder folder;
-  ImageCacheOptions options = options_of(folder);
-  CacheHeader header = make_cache_header(7, kCachedImages, std::uint64_t{1} << 60);
-  header.capacity = 1 << 20;
-  std::string file(1 << 20, '\0');
-  file.replace(0, sizeof header, reinterpret_cast<const char*>(&header), sizeof header);
-  for (const bool in_memory : {false, true}) {
-    options.in_memory = in_memory;
-    write_file(options.path, file);
-    ::chmod(options.path.c_str(), 0600);
-    EXPECT_THAT([&] { ImageCache{options}; }, ThrowsMessage<IoError>(HasSubstr("mapping 1")));
-    EXPECT_EQ(::access(options.path.c_str(), F_OK) == 0, !in_memory);
-  }
-}
-
-TEST(ImageCache, AForeignLinkIsNotFollowed) {
-  const test::TemporaryFolder folder;
-  write_file(folder.file("victim"), "text");
-  ASSERT_EQ(::symlink(folder.file("victim").c_str(), folder.file("cache").c_str()), 0);
-  EXPECT_THROW(ImageCache(options_of(folder)), IoError);
-  EXPECT_EQ(read_file(folder.file("victim")), "text");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 
 #include "lockstep/base/fd.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

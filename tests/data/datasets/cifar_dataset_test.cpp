@@ -5,7 +5,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/data/readers/cifar.h"
 #include "tests/data/files.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -13,7 +13,7 @@
 #include "lockstep/data/datasets/image_folder_dataset.h"
 #include "lockstep/data/loader/data_loader.h"
 #include "tests/data/datasets/image_files.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

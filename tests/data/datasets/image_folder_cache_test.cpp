@@ -13,6 +13,7 @@
 #include "lockstep/data/loader/data_loader.h"
 #include "tests/data/datasets/image_files.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -188,7 +189,7 @@ TEST_F(ImageFolderCache, AChangedFileIsReadAgain) {
   EXPECT_TRUE(are_equal(epoch_of(cached), epoch_of(plain)));
 }
 
-// The new file has the size and the date of the old one.
+// It has the same size and the date of the file before it.
 TEST_F(ImageFolderCache, AChangedFileIsReadAgainAlthoughItLooksTheSame) {
   const std::string file = root() + "/c/21.ppm";
   {

@@ -15,8 +15,8 @@
 #include "lockstep/data/transforms/get_params.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -103,7 +103,7 @@ TEST(Pillow, FastCropsAreNearExactOnesAndExactOnesAreExact) {
   EXPECT_GT(reduced, 40);
 }
 
-// The list has every kind of JPEG that libjpeg reads.
+// Every kind of JPEG that libjpeg reads.
 TEST(Pillow, PartsOfEveryJpegHaveThePixelsOfTheWhole) {
   const test::TemporaryFolder folder;
   test::run_python("data/decode/pillow_images.py", {folder.file("")});

@@ -18,8 +18,8 @@
 #include "lockstep/data/datasets/generated_images.h"
 #include "lockstep/data/samplers/random_samplers.h"
 #include "tests/data/loader/numbered_samples.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

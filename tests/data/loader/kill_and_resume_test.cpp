@@ -17,6 +17,7 @@
 #include "lockstep/data/datasets/tensor_dataset.h"
 #include "lockstep/data/loader/data_loader.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data::kill_and_resume {
 namespace {

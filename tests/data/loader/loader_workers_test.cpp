@@ -15,6 +15,7 @@
 #include "tests/data/files.h"
 #include "tests/data/loader/numbered_samples.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

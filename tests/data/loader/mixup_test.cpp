@@ -20,8 +20,8 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/data/datasets/tensor_dataset.h"
 #include "lockstep/data/loader/data_loader.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data::mixup {
 namespace {

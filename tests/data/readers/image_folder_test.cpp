@@ -6,7 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/data/files.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "lockstep/base/error.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -12,8 +12,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/samplers/batch_sampler.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {

@@ -23,8 +23,8 @@
 #include "lockstep/data/transforms/rand_augment.h"
 #include "lockstep/data/transforms/resample.h"
 #include "tests/data/pictures.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::data {
 namespace {
@@ -241,7 +241,7 @@ std::vector<double> jitter_numbers(SampleRandom& random) {
   return numbers;
 }
 
-// For 10,000 draws each, the distance between the shares below any value is some 0.014 in one of a
+// With 10,000 draws each, the distance between the shares below any value is some 0.014 in one of a
 // hundred tries (Kolmogorov and Smirnov); quantiles are a percent apart.
 TEST_F(Torchvision, DrawsFromTheSameDistributions) {
   constexpr int kDraws = 10'000;

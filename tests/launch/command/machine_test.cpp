@@ -4,6 +4,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -18,17 +19,17 @@ constexpr Machine kNoGpus{.cores = 16};
 Environment visible(const std::string& ids) { return Environment({{"CUDA_VISIBLE_DEVICES", ids}}); }
 
 TEST(ThisMachine, CountsGpuDeviceFiles) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   for (const char* name : {"nvidia0", "nvidia1", "nvidia10", "nvidiactl", "nvidia-uvm", "null"}) {
     (void)folder.write(name, "");
   }
-  EXPECT_EQ(this_machine({}, folder.path()).gpus, 3);
-  EXPECT_EQ(this_machine({}, folder.path()).visible_gpus, 3);
-  EXPECT_EQ(this_machine(visible("1"), folder.path()).visible_gpus, 1);
-  EXPECT_EQ(this_machine(visible("0,-1,1"), folder.path()).visible_gpus, 1);
-  EXPECT_EQ(this_machine(visible(""), folder.path()).visible_gpus, 0);
-  EXPECT_EQ(this_machine({}, folder.path("absent")).gpus, 0);
-  EXPECT_GE(this_machine({}, folder.path()).cores, 1);
+  EXPECT_EQ(this_machine({}, folder.path).gpus, 3);
+  EXPECT_EQ(this_machine({}, folder.path).visible_gpus, 3);
+  EXPECT_EQ(this_machine(visible("1"), folder.path).visible_gpus, 1);
+  EXPECT_EQ(this_machine(visible("0,-1,1"), folder.path).visible_gpus, 1);
+  EXPECT_EQ(this_machine(visible(""), folder.path).visible_gpus, 0);
+  EXPECT_EQ(this_machine({}, folder.file("absent")).gpus, 0);
+  EXPECT_GE(this_machine({}, folder.path).cores, 1);
 }
 
 TEST(WorkerCount, NumbersAndNames) {

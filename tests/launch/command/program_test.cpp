@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -16,10 +17,10 @@ using ::testing::ThrowsMessage;
 class FindProgram : public ::testing::Test {
  protected:
   FindProgram() {
-    ::mkdir(folder_.path("bin").c_str(), 0700);
+    ::mkdir(folder_.file("bin").c_str(), 0700);
     python_ = executable("bin/python3");
     tool_ = executable("bin/tool");
-    environment_ = Environment({{"PATH", folder_.path("bin")}});
+    environment_ = Environment({{"PATH", folder_.file("bin")}});
   }
 
   std::string executable(const std::string& name) const {
@@ -33,7 +34,7 @@ class FindProgram : public ::testing::Test {
     return find_program(options_, environment_);
   }
 
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   std::string python_;
   std::string tool_;
   Environment environment_;
@@ -56,10 +57,10 @@ TEST_F(FindProgram, ScriptsAndModulesRunWithUnbufferedPython) {
 
 TEST_F(FindProgram, VirtualEnvironmentAndPythonExecGoFirst) {
   const std::string script = folder_.write("s.py", "");
-  ::mkdir(folder_.path("venv").c_str(), 0700);
-  ::mkdir(folder_.path("venv/bin").c_str(), 0700);
+  ::mkdir(folder_.file("venv").c_str(), 0700);
+  ::mkdir(folder_.file("venv/bin").c_str(), 0700);
   const std::string in_venv = executable("venv/bin/python3");
-  environment_.set("VIRTUAL_ENV", folder_.path("venv"));
+  environment_.set("VIRTUAL_ENV", folder_.file("venv"));
   EXPECT_EQ(find({script}).path, in_venv);
   environment_.set("PYTHON_EXEC", "tool");
   EXPECT_EQ(find({script}).path, tool_);
@@ -79,7 +80,7 @@ TEST_F(FindProgram, WhatCannotRunIsRefusedBeforehand) {
   EXPECT_THAT([&] { find({"absent"}); }, ThrowsMessage<UsageError>(HasSubstr("not in $PATH")));
   EXPECT_THAT([&] { find({"/absent/x"}); },
               ThrowsMessage<UsageError>(HasSubstr("No such file or directory")));
-  EXPECT_THAT([&] { find({folder_.path("bin")}); },
+  EXPECT_THAT([&] { find({folder_.file("bin")}); },
               ThrowsMessage<UsageError>(HasSubstr("is a directory")));
   EXPECT_THAT([&] { find({folder_.write("plain", "")}); },
               ThrowsMessage<UsageError>(HasSubstr("chmod +x")));
@@ -87,7 +88,7 @@ TEST_F(FindProgram, WhatCannotRunIsRefusedBeforehand) {
 }
 
 TEST_F(FindProgram, MissingPythonIsAnError) {
-  environment_.set("PATH", folder_.path("empty"));
+  environment_.set("PATH", folder_.file("empty"));
   const std::string script = folder_.write("s.py", "");
   EXPECT_THAT([&] { find({script}); }, ThrowsMessage<UsageError>(HasSubstr("no python3")));
 }

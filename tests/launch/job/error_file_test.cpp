@@ -5,6 +5,7 @@
 
 #include "lockstep/base/crash_report.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -33,39 +34,39 @@ TEST(ErrorNote, GarbageIsNothing) {
 }
 
 TEST(ReadErrorNote, WhatOurOwnProgramsWrite) {
-  const TestFolder folder;
-  ASSERT_TRUE(write_error_file(folder.path("error.json"), "what \"happened\"", "frame 1\nframe 2"));
-  EXPECT_EQ(read_error_note(folder.path("error.json")).message, "what \"happened\"");
-  EXPECT_EQ(read_error_note(folder.path("error.json")).traceback, "frame 1\nframe 2");
+  const test::TemporaryFolder folder;
+  ASSERT_TRUE(write_error_file(folder.file("error.json"), "what \"happened\"", "frame 1\nframe 2"));
+  EXPECT_EQ(read_error_note(folder.file("error.json")).message, "what \"happened\"");
+  EXPECT_EQ(read_error_note(folder.file("error.json")).traceback, "frame 1\nframe 2");
 }
 
 TEST(ReadErrorNote, AbsentLinkedPipedAndHugeFilesAreNothing) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   const std::string good = folder.write("good", R"({"message": "m"})");
   EXPECT_FALSE(read_error_note(good).empty());
-  EXPECT_TRUE(read_error_note(folder.path("absent")).empty());
-  std::filesystem::create_symlink(good, folder.path("link"));
-  EXPECT_TRUE(read_error_note(folder.path("link")).empty());
-  ::mkfifo(folder.path("pipe").c_str(), 0600);
-  EXPECT_TRUE(read_error_note(folder.path("pipe")).empty());
+  EXPECT_TRUE(read_error_note(folder.file("absent")).empty());
+  std::filesystem::create_symlink(good, folder.file("link"));
+  EXPECT_TRUE(read_error_note(folder.file("link")).empty());
+  ::mkfifo(folder.file("pipe").c_str(), 0600);
+  EXPECT_TRUE(read_error_note(folder.file("pipe")).empty());
   const std::string huge =
       folder.write("huge", R"({"message": ")" + std::string(2 << 20, 'x') + "\"}");
   EXPECT_TRUE(read_error_note(huge).empty());
 }
 
 TEST(WriteErrorNote, IsReadBack) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   ErrorNote note;
   note.message = "what \"happened\"\xff";
   note.traceback = "frame 1";
   note.timestamp = 12;
-  ASSERT_TRUE(write_error_note(folder.path("error.json"), note, 7));
-  const ErrorNote read = read_error_note(folder.path("error.json"));
+  ASSERT_TRUE(write_error_note(folder.file("error.json"), note, 7));
+  const ErrorNote read = read_error_note(folder.file("error.json"));
   EXPECT_THAT(read.message, ::testing::StartsWith("what \"happened\""));
   EXPECT_EQ(read.traceback, "frame 1");
   EXPECT_EQ(read.timestamp, 12);
   EXPECT_THAT(folder.read("error.json"), ::testing::HasSubstr("\"errorCode\":7"));
-  EXPECT_FALSE(write_error_note(folder.path("no/such/folder"), note, 7));
+  EXPECT_FALSE(write_error_note(folder.file("no/such/folder"), note, 7));
 }
 
 TEST(NoteOfAFailure, SaysWhoHowAndWhy) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -13,7 +14,7 @@ using ::testing::StartsWith;
 
 class LeaderTest : public ::testing::Test {
  protected:
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   TestConsoles consoles_{folder_};
   Signals signals_{{SIGTERM}};
   Context context_ = shell_context(folder_, signals_, "");

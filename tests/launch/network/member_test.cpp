@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -72,7 +73,7 @@ class MemberTest : public ::testing::Test {
     return start;
   }
 
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   Signals signals_{{SIGTERM}};
   Context context_ = shell_context(folder_, signals_, "");
   EventLoop loop_;

@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -17,7 +18,7 @@ class CaptureTest : public ::testing::Test {
   // Writes all of `pieces` through a capture with this prefix.
   Capture capture(const std::vector<std::string>& pieces, const std::string& prefix) {
     Pipe pipe = make_pipe();
-    Capture capture(std::move(pipe.read_end), {folder_.path("log"), &consoles_.get().out, prefix});
+    Capture capture(std::move(pipe.read_end), {folder_.file("log"), &consoles_.get().out, prefix});
     for (const auto& piece : pieces) {
       write_all(pipe.write_end.get(), piece);
       EXPECT_TRUE(capture.read_some());
@@ -29,7 +30,7 @@ class CaptureTest : public ::testing::Test {
     return capture;
   }
 
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   TestConsoles consoles_{folder_};
 };
 
@@ -75,13 +76,13 @@ TEST_F(CaptureTest, AFullDiskIsSaidOnce) {
 }
 
 TEST(LogFile, IsPrivateAndFollowsNoLink) {
-  const TestFolder folder;
-  create_log_file(folder.path("log"));
+  const test::TemporaryFolder folder;
+  create_log_file(folder.file("log"));
   struct stat info{};
-  ASSERT_EQ(::stat(folder.path("log").c_str(), &info), 0);
+  ASSERT_EQ(::stat(folder.file("log").c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 07777, 0600U);
-  std::filesystem::create_symlink(folder.path("log"), folder.path("link"));
-  EXPECT_THAT([&] { create_log_file(folder.path("link")); },
+  std::filesystem::create_symlink(folder.file("log"), folder.file("link"));
+  EXPECT_THAT([&] { create_log_file(folder.file("link")); },
               ThrowsMessage<IoError>(HasSubstr("making the log file '")));
 }
 

@@ -4,6 +4,7 @@
 #include <sys/ptrace.h>
 
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -43,7 +44,7 @@ class LocalNodeTest : public ::testing::Test {
     return std::get<T>(reports_.back());
   }
 
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   TestConsoles consoles_{folder_};
   Signals signals_{{SIGTERM}};
   Context context_;
@@ -73,7 +74,7 @@ TEST_F(LocalNodeTest, TheStubbornAreKilledAfterTheGrace) {
   start("trap '' TERM; touch \"$TORCHELASTIC_ERROR_FILE.up\"; while :; do sleep 1; done", 1,
         std::chrono::milliseconds(50));
   while (folder_.read("attempt_0/0/error.json.up").empty() &&
-         !std::filesystem::exists(folder_.path("attempt_0/0/error.json.up"))) {
+         !std::filesystem::exists(folder_.file("attempt_0/0/error.json.up"))) {
     ::usleep(1000);
   }
   node_->stop({0, SIGTERM});
@@ -102,12 +103,12 @@ TEST_F(LocalNodeTest, AWorkerThatStoppedInOrderSignalsNobody) {
         2, std::chrono::seconds(9));
   EXPECT_EQ(run_until<Failed>().failure.rank, 1);
   EXPECT_TRUE(node_->busy()) << "the others have the shutdown time";
-  std::ofstream(folder_.path("attempt_0/0/error.json.go")) << "go";
+  std::ofstream(folder_.file("attempt_0/0/error.json.go")) << "go";
   const Stopped stopped = run_until<Stopped>();
   ASSERT_THAT(stopped.failures, SizeIs(2));
   EXPECT_EQ(stopped.failures[1].exit_code, 75);
   EXPECT_FALSE(stopped.failures[1].stopped_by_us);
-  EXPECT_FALSE(std::filesystem::exists(folder_.path("attempt_0/0/error.json.got")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("attempt_0/0/error.json.got")));
 }
 
 TEST_F(LocalNodeTest, WhoStaysAfterAStopInOrderIsKilledAfterTheGrace) {
@@ -119,11 +120,11 @@ TEST_F(LocalNodeTest, WhoStaysAfterAStopInOrderIsKilledAfterTheGrace) {
 
 TEST_F(LocalNodeTest, AStopWithoutASignalWaitsAndALaterOneIsObeyed) {
   start(std::string(kTellsOfSignals) + "while :; do sleep 0.01; done", 1, std::chrono::seconds(9));
-  ASSERT_TRUE(wait_for_file(folder_.path("attempt_0/0/error.json.up")));
+  ASSERT_TRUE(wait_for_file(folder_.file("attempt_0/0/error.json.up")));
   node_->stop({0, 0});
   EXPECT_TRUE(node_->busy());
   node_->stop({0, 0});
-  EXPECT_FALSE(std::filesystem::exists(folder_.path("attempt_0/0/error.json.got")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.file("attempt_0/0/error.json.got")));
   node_->stop({0, SIGINT});
   EXPECT_EQ(run_until<Stopped>().failures.at(0).exit_code, 5);
 }
@@ -132,7 +133,7 @@ TEST_F(LocalNodeTest, AFailureSeenAtTheSameMomentComesBeforeAStopInOrder) {
   start("touch \"$TORCHELASTIC_ERROR_FILE.up\"; exit $((75 - RANK * 71))", 2,
         std::chrono::seconds(9));
   for (const char* rank : {"0", "1"}) {
-    ASSERT_TRUE(wait_for_file(folder_.path(std::string("attempt_0/") + rank + "/error.json.up")));
+    ASSERT_TRUE(wait_for_file(folder_.file(std::string("attempt_0/") + rank + "/error.json.up")));
   }
   ::usleep(100'000);  // Both have ended before we look.
   run_until<Stopped>();
@@ -160,7 +161,7 @@ TEST_F(LocalNodeTest, ARestartSaysWhy) {
 }
 
 TEST_F(LocalNodeTest, WhatKeepsWorkersFromStartingIsReportedAndTheOthersAreStopped) {
-  ASSERT_EQ(folder_.write("attempt_0", "no folder"), folder_.path("attempt_0"));
+  ASSERT_EQ(folder_.write("attempt_0", "no folder"), folder_.file("attempt_0"));
   start("sleep 100", 2, std::chrono::seconds(9));
   ASSERT_THAT(reports_, SizeIs(2));
   EXPECT_THAT(std::get<Unable>(reports_[0]).why,
@@ -203,7 +204,7 @@ TEST_F(LocalNodeTest, WorkersThatCannotBeKilledAreReportedAndNothingStartsBeside
       "echo $$ > \"$TORCHELASTIC_ERROR_FILE.new\"; mv \"$TORCHELASTIC_ERROR_FILE.new\" "
       "\"$TORCHELASTIC_ERROR_FILE.up\"; exec sleep 100",
       1, std::chrono::milliseconds(1));
-  ASSERT_TRUE(wait_for_file(folder_.path("attempt_0/0/error.json.up")));
+  ASSERT_TRUE(wait_for_file(folder_.file("attempt_0/0/error.json.up")));
   const std::string pid = folder_.read("attempt_0/0/error.json.up");
   {
     const Debugger debugger(std::stoi(pid));
@@ -224,7 +225,7 @@ TEST_F(LocalNodeTest, ASignalThatEndsNoJobReachesTheWorkersAlone) {
   start("trap 'exit 0' USR1; touch \"$TORCHELASTIC_ERROR_FILE.up\"; while :; do sleep 0.01; done",
         2, std::chrono::seconds(9));
   for (const char* rank : {"0", "1"}) {
-    ASSERT_TRUE(wait_for_file(folder_.path(std::string("attempt_0/") + rank + "/error.json.up")));
+    ASSERT_TRUE(wait_for_file(folder_.file(std::string("attempt_0/") + rank + "/error.json.up")));
   }
   node_->pass_on(SIGUSR1);
   run_until<Done>();

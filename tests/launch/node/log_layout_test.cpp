@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -29,12 +30,12 @@ unsigned mode_of(const std::string& path) {
 }
 
 TEST(RunFolder, LiesBelowLogDirAndIsKept) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   RunOptions options;
   options.run_id = "a/b";
-  options.logs = logs(folder.path("deep/logs"), "0", "0");
+  options.logs = logs(folder.file("deep/logs"), "0", "0");
   const RunFolder run = choose_run_folder(options, {});
-  EXPECT_THAT(run.path, StartsWith(folder.path("deep/logs/a_b_")));
+  EXPECT_THAT(run.path, StartsWith(folder.file("deep/logs/a_b_")));
   run.make();
   EXPECT_EQ(mode_of(run.path), 0700U);
   run.remove_if_temporary();
@@ -42,34 +43,34 @@ TEST(RunFolder, LiesBelowLogDirAndIsKept) {
 }
 
 TEST(RunFolder, IsTemporaryOtherwiseAndCanBeRemoved) {
-  const TestFolder folder;
-  const Environment environment({{"TMPDIR", folder.path()}});
+  const test::TemporaryFolder folder;
+  const Environment environment({{"TMPDIR", folder.path}});
   const RunFolder run = choose_run_folder({}, environment);
-  EXPECT_THAT(run.path, StartsWith(folder.path("lockstep_")));
+  EXPECT_THAT(run.path, StartsWith(folder.file("lockstep_")));
   EXPECT_FALSE(std::filesystem::exists(run.path)) << "a launcher killed now leaves nothing";
   run.make();
   EXPECT_THROW(run.make(), UsageError) << "a folder of another's making is not used";
   make_worker_folder(run, 0, 0);
   run.remove_if_temporary();
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
 TEST(RunFolder, WithRoomIsNotFullAndBearsNoTraceOfTheQuestion) {
-  const TestFolder folder;
-  EXPECT_EQ((RunFolder{folder.path(), false}.why_full()), "");
-  EXPECT_EQ((RunFolder{folder.path("gone"), false}.why_full()), "");
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  const test::TemporaryFolder folder;
+  EXPECT_EQ((RunFolder{folder.path, false}.why_full()), "");
+  EXPECT_EQ((RunFolder{folder.file("gone"), false}.why_full()), "");
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
 }
 
 TEST(RunFolder, RedirectedOutputIsNeverThrownAway) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   RunOptions options;
   options.logs = logs("", "0:1", "0");
-  EXPECT_FALSE(choose_run_folder(options, Environment({{"TMPDIR", folder.path()}})).temporary);
+  EXPECT_FALSE(choose_run_folder(options, Environment({{"TMPDIR", folder.path}})).temporary);
 }
 
 TEST(RunFolder, FileInThePlaceOfLogDirIsAnError) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   RunOptions options;
   options.logs.folder = folder.write("file", "");
   EXPECT_THAT([&] { choose_run_folder(options, {}); },
@@ -77,13 +78,13 @@ TEST(RunFolder, FileInThePlaceOfLogDirIsAnError) {
 }
 
 TEST(WorkerFolder, HasTorchrunsLayoutAndIsPrivate) {
-  const TestFolder folder;
-  const WorkerFiles files = make_worker_folder({folder.path(), false}, 2, 7);
-  EXPECT_EQ(files.out, folder.path("attempt_2/7/stdout.log"));
-  EXPECT_EQ(files.err, folder.path("attempt_2/7/stderr.log"));
-  EXPECT_EQ(files.error, folder.path("attempt_2/7/error.json"));
-  EXPECT_EQ(mode_of(folder.path("attempt_2")), 0700U);
-  EXPECT_EQ(mode_of(folder.path("attempt_2/7")), 0700U);
+  const test::TemporaryFolder folder;
+  const WorkerFiles files = make_worker_folder({folder.path, false}, 2, 7);
+  EXPECT_EQ(files.out, folder.file("attempt_2/7/stdout.log"));
+  EXPECT_EQ(files.err, folder.file("attempt_2/7/stderr.log"));
+  EXPECT_EQ(files.error, folder.file("attempt_2/7/error.json"));
+  EXPECT_EQ(mode_of(folder.file("attempt_2")), 0700U);
+  EXPECT_EQ(mode_of(folder.file("attempt_2/7")), 0700U);
 }
 
 TEST(Routes, DefaultGoesStraightToTheConsole) {

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/process_tree.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -16,8 +17,8 @@ int wait_for(const Child& child) {
 
 // Runs /bin/sh -c `script` and returns what it wrote to stdout and stderr.
 std::string output_of(const std::string& script, const Environment& environment = {}) {
-  const TestFolder folder;
-  const UniqueFd file = create_log_file(folder.path("out"));
+  const test::TemporaryFolder folder;
+  const UniqueFd file = create_log_file(folder.file("out"));
   const Signals signals({SIGTERM});
   ChildSpec spec;
   spec.path = "/bin/sh";
@@ -39,8 +40,8 @@ TEST(StartChild, LeadsASessionOfItsOwn) {
 }
 
 TEST(StartChild, KeepsTheDescriptorThatItIsGiven) {
-  const TestFolder folder;
-  const UniqueFd kept = create_log_file(folder.path("kept"));
+  const test::TemporaryFolder folder;
+  const UniqueFd kept = create_log_file(folder.file("kept"));
   const Signals signals({});
   ChildSpec spec;
   spec.path = "/bin/sh";
@@ -51,25 +52,25 @@ TEST(StartChild, KeepsTheDescriptorThatItIsGiven) {
 }
 
 TEST(StartChild, SaysWhyAProgramCannotBeExecuted) {
-  const TestFolder folder;
-  const UniqueFd file = create_log_file(folder.path("out"));
+  const test::TemporaryFolder folder;
+  const UniqueFd file = create_log_file(folder.file("out"));
   const Signals signals({});
   ChildSpec spec;
-  spec.path = folder.path();
+  spec.path = folder.path;
   spec.arguments = {"x"};
   spec.stderr_fd = file.get();
   EXPECT_EQ(wait_for(start_child(spec, signals)), 126);
   EXPECT_EQ(folder.read("out"),
-            "lockstep run: cannot execute '" + folder.path() + "': Permission denied\n");
+            "lockstep run: cannot execute '" + folder.path + "': Permission denied\n");
 }
 
 TEST(StartChild, DiesWithItsParent) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   EXPECT_EQ(exit_code_of([&] {
               const Signals signals({});
               ChildSpec spec;
               spec.path = "/bin/sh";
-              spec.arguments = {"sh", "-c", "echo $$ > " + folder.path("pid") + "; exec sleep 100"};
+              spec.arguments = {"sh", "-c", "echo $$ > " + folder.file("pid") + "; exec sleep 100"};
               start_child(spec, signals);
               while (folder.read("pid").empty()) {
                 ::usleep(1000);
@@ -105,13 +106,13 @@ TEST(SignalChild, ReachesItEvenBeforeItHasAGroup) {
 // Starts a child that ends and leaves another process in its group, reaps the child, calls `act`
 // and returns the signal by which the one left over ends when it is told to by SIGTERM.
 int end_of_what_is_left_after(const std::function<void(Child)>& act) {
-  const TestFolder folder;
+  const test::TemporaryFolder folder;
   return exit_code_of([&] {
     become_subreaper();
     const Signals signals({});
     ChildSpec spec;
     spec.path = "/bin/sh";
-    spec.arguments = {"sh", "-c", "sleep 100 & echo $! > " + folder.path("pid")};
+    spec.arguments = {"sh", "-c", "sleep 100 & echo $! > " + folder.file("pid")};
     Child child = start_child(spec, signals);
     wait_for(child);
     act(std::move(child));
@@ -120,6 +121,16 @@ int end_of_what_is_left_after(const std::function<void(Child)>& act) {
     int status = 0;
     return ::waitpid(left, &status, 0) == left && WIFSIGNALED(status) ? WTERMSIG(status) : -1;
   });
+}
+
+TEST(SignalChild, ReachesNobodyForAChildThatWasNeverStarted) {
+  EXPECT_EQ(exit_code_of([] {
+              ::setpgid(0, 0);
+              signal_child(Child{}, SIGKILL);
+              signal_child(Child{}, SIGKILL, Reach::kProcess);
+              return 7;
+            }),
+            7);
 }
 
 TEST(SignalChild, ReachesNobodyOnceTheChildWasReaped) {

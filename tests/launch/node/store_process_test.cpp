@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -20,13 +21,13 @@ class StoreProcessTest : public ::testing::Test {
   // A program that notes its arguments and then waits.
   void install_store() {
     context_.store_program =
-        folder_.write("store", "#!/bin/sh\necho $1 > " + folder_.path("arguments.new") + "; mv " +
-                                   folder_.path("arguments.new") + " " + folder_.path("arguments") +
+        folder_.write("store", "#!/bin/sh\necho $1 > " + folder_.file("arguments.new") + "; mv " +
+                                   folder_.file("arguments.new") + " " + folder_.file("arguments") +
                                    "; exec sleep 100\n");
     ::chmod(context_.store_program.c_str(), 0700);
   }
 
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   Signals signals_{{SIGTERM}};
   Context context_ = shell_context(folder_, signals_, "");
   EventLoop loop_;
@@ -37,7 +38,7 @@ TEST_F(StoreProcessTest, ClientsCanConnectBeforeTheProgramRuns) {
   StoreProcess store(context_, loop_);
   const int port = store.open(kAnyPort);
   EXPECT_TRUE(connect_to({"127.0.0.1", port}, Deadline::in(std::chrono::seconds(5))));
-  while (!std::filesystem::exists(folder_.path("arguments"))) {
+  while (!std::filesystem::exists(folder_.file("arguments"))) {
     ::usleep(1000);
   }
   EXPECT_EQ(folder_.read("arguments"), "--listen-fd\n");
@@ -69,7 +70,7 @@ TEST_F(StoreProcessTest, SignalsToTheWholeControlGroupPassItBy) {
   install_store();
   StoreProcess store(context_, loop_);
   store.open(kAnyPort);
-  ASSERT_TRUE(wait_for_file(folder_.path("arguments")));
+  ASSERT_TRUE(wait_for_file(folder_.file("arguments")));
   std::ifstream status("/proc/" + std::to_string(store.pid()) + "/status");
   std::string word;
   while (word != "SigIgn:" && status >> word) {

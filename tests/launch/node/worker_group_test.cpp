@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/launch/job.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::launch {
 namespace {
@@ -16,7 +17,7 @@ class WorkerGroupTest : public ::testing::Test {
  protected:
   void start(const std::string& script, int workers) {
     context_ = shell_context(folder_, signals_, script, workers);
-    context_.options.logs.folder = folder_.path();
+    context_.options.logs.folder = folder_.path;
     group_ =
         std::make_unique<WorkerGroup>(context_, loop_, consoles_.get(), start_command(workers));
     group_->start();
@@ -48,7 +49,7 @@ class WorkerGroupTest : public ::testing::Test {
     return exits;
   }
 
-  TestFolder folder_;
+  test::TemporaryFolder folder_;
   TestConsoles consoles_{folder_};
   Signals signals_{{SIGTERM}};
   Context context_;
@@ -74,7 +75,7 @@ TEST_F(WorkerGroupTest, FailuresAreCompleteAfterDraining) {
   EXPECT_EQ(failures[0].exit_code, 5);
   EXPECT_EQ(failures[0].stderr_tail, "why");
   EXPECT_EQ(failures[0].host, "testhost");
-  EXPECT_EQ(failures[0].log_path, folder_.path("attempt_0/1/stderr.log"));
+  EXPECT_EQ(failures[0].log_path, folder_.file("attempt_0/1/stderr.log"));
   EXPECT_FALSE(failures[0].stopped_by_us);
 }
 
@@ -88,6 +89,15 @@ TEST_F(WorkerGroupTest, WhoeverEndsAfterASignalWasStoppedByUs) {
     EXPECT_TRUE(failure.stopped_by_us);
   }
   EXPECT_THAT(group_->failures(), SizeIs(2));
+}
+
+TEST_F(WorkerGroupTest, AnotherChildWithThePidOfAWorkerThatEndedIsNoWorker) {
+  start("exit 3", 1);
+  const auto exits = reap(1);
+  group_->on_exits(exits);
+  group_->on_exits(exits);
+  EXPECT_THAT(group_->failures(), SizeIs(1));
+  EXPECT_EQ(group_->running(), 0);
 }
 
 TEST_F(WorkerGroupTest, NotesOfTheSameMomentAreOrderedByTheirTime) {

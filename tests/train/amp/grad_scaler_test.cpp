@@ -16,8 +16,8 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/sgd.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::amp {
 namespace {

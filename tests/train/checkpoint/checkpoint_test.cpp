@@ -9,13 +9,14 @@
 #include "tests/checkpoint/faulty_files.h"
 #include "tests/parity/tensor_file.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/checkpoint/toy.h"
 
 namespace lockstep {
 namespace {
 
 using checkpoint::Dict;
-using checkpoint::TemporaryFolder;
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -25,7 +26,7 @@ constexpr int kHalf = 25;
 constexpr int kEnd = 75;  // 50 steps after the change of sides.
 
 void run(const std::string& what, const TemporaryFolder& folder) {
-  test::run_python("train/checkpoint/run_checkpoint.py", {what, folder.path()});
+  test::run_python("train/checkpoint/run_checkpoint.py", {what, folder.path});
 }
 
 void expect_equal(const StateDict& state, const parity::Tensors& expected, const char* what) {
@@ -46,7 +47,7 @@ TEST(Checkpoint, WeGoOnFromPythonsBitForBit) {
       parameter.data().normal_();  // Nothing is right by chance.
     }
     auto optimizer = toy_optimizer(name, net);
-    const auto loaded = load_checkpoint(folder.path() + "/python_" + name + ".pt");
+    const auto loaded = load_checkpoint(folder.path + "/python_" + name + ".pt");
     const Checkpoint& saved = loaded.checkpoint;
     EXPECT_EQ(saved.epoch, kHalf);
     EXPECT_EQ(*saved.args.find("model")->get_if<std::string>(), "toy");
@@ -54,7 +55,7 @@ TEST(Checkpoint, WeGoOnFromPythonsBitForBit) {
     load_state_dict(*net, saved.model);
     optimizer->load_state_dict(saved.optimizer.value());
     train_toy(net, *optimizer, kHalf, kEnd);
-    expect_equal(state_dict(*net), parity::read(folder.path() + "/" + name + ".weights"), name);
+    expect_equal(state_dict(*net), parity::read(folder.path + "/" + name + ".weights"), name);
   }
 }
 
@@ -75,7 +76,7 @@ TEST(Checkpoint, PythonGoesOnFromOursBitForBit) {
     checkpoint.mean = {0.5};
     checkpoint.sampler = data::SamplerPosition{3, 1, 40};
     checkpoint.rng = rng_state();
-    CheckpointWriter writer(folder.path() + "/ours_" + name);
+    CheckpointWriter writer(folder.path + "/ours_" + name);
     writer.save(checkpoint);
     // While the file is written.
     train_toy(net, *optimizer, kHalf, kEnd);
@@ -84,12 +85,12 @@ TEST(Checkpoint, PythonGoesOnFromOursBitForBit) {
     for (const auto& [key, tensor] : state_dict(*net)) {
       weights[key] = tensor.clone();
     }
-    parity::write(folder.path() + "/" + name + ".ours", weights);
+    parity::write(folder.path + "/" + name + ".ours", weights);
   }
   run("resume", folder);
   for (const char* name : {"sgd", "adamw"}) {
-    const auto ours = parity::read(folder.path() + "/" + name + ".ours");
-    const auto theirs = parity::read(folder.path() + "/" + name + ".resumed");
+    const auto ours = parity::read(folder.path + "/" + name + ".ours");
+    const auto theirs = parity::read(folder.path + "/" + name + ".resumed");
     ASSERT_EQ(ours.size(), theirs.size());
     for (const auto& [key, tensor] : ours) {
       EXPECT_TRUE(tensor.equal(theirs.at(key))) << name << " " << key;
@@ -106,27 +107,27 @@ TEST(Checkpoint, FilesOfEachKindAreRead) {
     for (auto& parameter : net->parameters()) {
       parameter.data().zero_();
     }
-    const auto loaded = load_checkpoint(folder.path() + "/" + name);
+    const auto loaded = load_checkpoint(folder.path + "/" + name);
     load_state_dict(*net, loaded.checkpoint.model);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       EXPECT_TRUE(state_dict(*net)[i].second.equal(expected[i].second)) << name << " " << i;
     }
   }
-  const auto timm = load_checkpoint(folder.path() + "/timm.pt").checkpoint;
+  const auto timm = load_checkpoint(folder.path + "/timm.pt").checkpoint;
   EXPECT_TRUE(timm.model_ema.at(0).second.equal(expected.at(0).second + 1));
   EXPECT_EQ(timm.epoch, 4);
   EXPECT_EQ(timm.others.size(), 3U);  // arch, metric, version
-  EXPECT_THAT([&] { load_checkpoint(folder.path() + "/other.pt"); },
+  EXPECT_THAT([&] { load_checkpoint(folder.path + "/other.pt"); },
               ThrowsMessage<IoError>(HasSubstr("its keys are 'weights'")));
-  EXPECT_THAT([&] { load_checkpoint(folder.path() + "/legacy.pt"); },
+  EXPECT_THAT([&] { load_checkpoint(folder.path + "/legacy.pt"); },
               ThrowsMessage<IoError>(HasSubstr("convert it: python -c")));
-  EXPECT_THAT([&] { load_checkpoint(folder.path() + "/script.pt"); },
+  EXPECT_THAT([&] { load_checkpoint(folder.path + "/script.pt"); },
               ThrowsMessage<IoError>(HasSubstr("TorchScript")));
 }
 
 TEST(Checkpoint, SafetensorsAreWrittenAndRead) {
   const TemporaryFolder folder;
-  const auto path = folder.path() + "/model.safetensors";
+  const auto path = folder.path + "/model.safetensors";
   auto state = state_dict(*toy_network());
   state.emplace_back("transposed", at::randn({2, 3}).t());
   save_safetensors(path, state);

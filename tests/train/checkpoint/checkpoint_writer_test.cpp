@@ -13,11 +13,12 @@
 
 #include "lockstep/base/error.h"
 #include "tests/checkpoint/faulty_files.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
 
-using checkpoint::TemporaryFolder;
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -47,7 +48,7 @@ class HeldFiles : public checkpoint::FileSystem {
 TEST(CheckpointWriter, TrainingGoesOnWhileTheFileIsWritten) {
   const TemporaryFolder folder;
   HeldFiles files;
-  CheckpointWriter writer(folder.path() + "/run", files);
+  CheckpointWriter writer(folder.path + "/run", files);
   auto checkpoint = with_weight(1);
   writer.save(checkpoint);  // Returns, though nothing can be written.
   checkpoint.model[0].second.fill_(2);
@@ -55,7 +56,7 @@ TEST(CheckpointWriter, TrainingGoesOnWhileTheFileIsWritten) {
               ThrowsMessage<IoError>(HasSubstr("is not written after 1 ms")));
   files.let_go();
   writer.wait();
-  EXPECT_EQ(weight_in(folder.path() + "/run"), 1);  // As it was when it was saved.
+  EXPECT_EQ(weight_in(folder.path + "/run"), 1);  // As it was when it was saved.
 }
 
 // The first write of a first save into a folder that is there.
@@ -76,21 +77,21 @@ class OneFailingWrite : public checkpoint::FileSystem {
 TEST(CheckpointWriter, AnErrorOfTheBackgroundArrivesOnceAndTheCheckpointIsSavedNevertheless) {
   const TemporaryFolder folder;
   OneFailingWrite files;
-  CheckpointWriter writer(folder.path(), files);
+  CheckpointWriter writer(folder.path, files);
   writer.save(with_weight(1));
   EXPECT_THAT([&] { writer.save(with_weight(2)); },
               ThrowsMessage<IoError>(HasSubstr("No space left on device")));
   EXPECT_NO_THROW(writer.wait());
-  EXPECT_EQ(weight_in(folder.path()), 2);
+  EXPECT_EQ(weight_in(folder.path), 2);
   writer.save(with_weight(3));
   writer.wait();
-  EXPECT_EQ(weight_in(folder.path()), 3);
+  EXPECT_EQ(weight_in(folder.path), 3);
 }
 
 TEST(CheckpointWriter, AnErrorIsKeptWhereTheNextCheckpointCannotBeSaved) {
   const TemporaryFolder folder;
   OneFailingWrite files;
-  CheckpointWriter writer(folder.path(), files);
+  CheckpointWriter writer(folder.path, files);
   writer.save(with_weight(1));
   Checkpoint undefined;
   undefined.model = {{"weight", at::Tensor()}};
@@ -110,7 +111,7 @@ TEST(CheckpointWriter, AnErrorThatNobodyWaitedForIsAWarning) {
   const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
   {
     OneFailingWrite files;
-    CheckpointWriter writer(folder.path(), files);
+    CheckpointWriter writer(folder.path, files);
     writer.save(with_weight(1));
   }
   ASSERT_EQ(warnings.texts.size(), 1U);
@@ -120,8 +121,8 @@ TEST(CheckpointWriter, AnErrorThatNobodyWaitedForIsAWarning) {
 
 TEST(CheckpointWriter, ASecondOneForAFolderIsRefused) {
   const TemporaryFolder folder;
-  const CheckpointWriter writer(folder.path());
-  EXPECT_THAT([&] { CheckpointWriter(folder.path()); },
+  const CheckpointWriter writer(folder.path);
+  EXPECT_THAT([&] { CheckpointWriter(folder.path); },
               ThrowsMessage<IoError>(HasSubstr("is in use by another writer")));
 }
 
@@ -139,28 +140,28 @@ class SyncedFolders : public checkpoint::FileSystem {
 TEST(CheckpointWriter, TheFolderAboveANewOneIsSynced) {
   const TemporaryFolder folder;
   SyncedFolders files;
-  const CheckpointWriter writer(folder.path() + "/run/", files);
+  const CheckpointWriter writer(folder.path + "/run/", files);
   struct stat status{};
-  ASSERT_EQ(::stat(folder.path().c_str(), &status), 0);
+  ASSERT_EQ(::stat(folder.path.c_str(), &status), 0);
   EXPECT_TRUE(files.inodes.contains(status.st_ino));
 }
 
 TEST(CheckpointWriter, ADamagedFileIsPassedOver) {
   const TemporaryFolder folder;
-  CheckpointWriter writer(folder.path());
+  CheckpointWriter writer(folder.path);
   writer.save(with_weight(1), {.best = true});
   writer.save(with_weight(2));
   writer.wait();
-  EXPECT_EQ(weight_in(folder.path() + "/best.pt"), 1);
+  EXPECT_EQ(weight_in(folder.path + "/best.pt"), 1);
   {
-    std::fstream last(folder.path() + "/last.pt", std::ios::in | std::ios::out);
+    std::fstream last(folder.path + "/last.pt", std::ios::in | std::ios::out);
     last.seekp(2000);
     last.put('!');
   }
-  const auto loaded = load_checkpoint(folder.path());
-  EXPECT_EQ(loaded.file, folder.path() + "/prev.pt");
+  const auto loaded = load_checkpoint(folder.path);
+  EXPECT_EQ(loaded.file, folder.path + "/prev.pt");
   EXPECT_THAT(loaded.reason, HasSubstr("(tensor 'model.weight')"));
-  EXPECT_EQ(weight_in(folder.path()), 1);
+  EXPECT_EQ(weight_in(folder.path), 1);
 }
 
 TEST(CheckpointWriter, AFolderThatCannotBeMadeIsNamed) {

@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/train/checkpoint/checkpoint_writer.h"
 #include "tests/comm/ranks.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/train/checkpoint/checkpoint_writer.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/train/optim/schedules.h"
 
 namespace lockstep {

@@ -15,8 +15,8 @@
 #include "lockstep/train/optim/sgd.h"
 #include "tests/comm/ranks.h"
 #include "tests/parity/tensor_file.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

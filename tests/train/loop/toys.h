@@ -6,7 +6,6 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
-#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -14,6 +13,7 @@
 #include "lockstep/data/datasets/tensor_dataset.h"
 #include "lockstep/train/loop/data_source.h"
 #include "lockstep/train/loop/learner.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::train::toys {
 
@@ -39,13 +39,6 @@ inline std::shared_ptr<models::Network> network() {
   return std::make_shared<models::Network>(net.ptr());
 }
 
-struct Folder {
-  Folder() {
-    std::string name = "/tmp/lockstep_loop_XXXXXX";
-    path = ::mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::string path;
-};
+using Folder = test::TemporaryFolder;
 
 }  // namespace lockstep::train::toys

@@ -10,8 +10,8 @@
 
 #include "lockstep/base/error.h"
 #include "tests/parity/tensor_file.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::optim {
 namespace {

@@ -14,8 +14,8 @@
 #include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/sgd.h"
 #include "tests/parity/tensor_file.h"
-#include "tests/support/child.h"
 #include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::optim {
 namespace {

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "lockstep/base/fd.h"
-#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::train {
 namespace {

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/fd.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::train {
 namespace {

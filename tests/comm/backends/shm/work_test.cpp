@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "tests/comm/shm_ranks.h"
 #include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::comm {
 namespace {
