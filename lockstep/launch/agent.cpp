@@ -104,7 +104,7 @@ class Agent {
     } else if (const auto* end = std::get_if<End>(&command)) {
       kill_descendants(Deadline::in(kKillPatience));
       tell_outer_launcher(*end);
-      // Whoever sent the signal here has been told already.
+      // The user who sent the signal here has been told already.
       if (!first_signal_ || end->exit_code != 128 + *first_signal_) {
         consoles_.err.say(end->text);
       }

@@ -19,7 +19,7 @@ struct RunFolder {
 
   // Throws UsageError if it cannot be made.
   void make() const;
-  // Whoever outlives the run calls this.
+  // To be called by the process that outlives the run.
   void remove_if_temporary() const;
   // Why its files cannot grow: "No space left on device". Empty if they can, judging by a small
   // test file that is removed again.

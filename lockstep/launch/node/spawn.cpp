@@ -109,8 +109,8 @@ Child start_child(const ChildSpec& spec, const Signals& signals) {
 
 void signal_child(const Child& child, int signal, Reach reach) {
   siginfo_t ended{};
-  if (wait_for_child(child, ended, WNOHANG | WNOWAIT) != 0) {
-    return;
+  if (child.pid == 0 || wait_for_child(child, ended, WNOHANG | WNOWAIT) != 0) {
+    return;  // 0 would be our own process group.
   }
   // A child that has just been forked may not lead its group yet.
   if (reach == Reach::kProcess || ::kill(-child.pid, signal) != 0) {

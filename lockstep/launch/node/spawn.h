@@ -32,7 +32,8 @@ Child start_child(const ChildSpec& spec, const Signals& signals);
 enum class Reach { kGroup, kProcess };
 
 // Signals the child and everything in its process group, or only the child. Signals nobody after
-// the child was reaped, because its pid may then belong to another process.
+// the child was reaped, because its pid may then belong to another process, and nobody for a child
+// that was never started.
 void signal_child(const Child& child, int signal, Reach reach = Reach::kGroup);
 
 // Kills and reaps the child, if nobody has reaped it yet.

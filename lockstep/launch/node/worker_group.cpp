@@ -18,8 +18,7 @@ namespace lockstep::launch {
 struct WorkerGroup::Worker {
   int local_rank = 0;
   int rank = 0;
-  Child child;
-  bool running = false;
+  Child child;  // None before it is started and after it has ended.
   WorkerFiles files;
   WorkerRoutes routes;
   std::optional<Capture> out;
@@ -124,7 +123,6 @@ void WorkerGroup::start_worker(Worker& worker) {
   spec.stdout_fd = out.fd;
   spec.stderr_fd = err.fd;
   worker.child = start_child(spec, *context_.signals);
-  worker.running = true;
   watch(worker.out);
   watch(worker.err);
 }
@@ -193,29 +191,24 @@ void WorkerGroup::update_watches() {
 void WorkerGroup::signal(int number) {
   told_to_stop_ = true;
   for (const auto& worker : workers_) {
-    if (worker.running) {
-      signal_child(worker.child, number);
-    }
+    signal_child(worker.child, number);
   }
 }
 
 void WorkerGroup::pass_on(int number) {
   for (const auto& worker : workers_) {
-    if (worker.running) {
-      signal_child(worker.child, number, Reach::kProcess);
-    }
+    signal_child(worker.child, number, Reach::kProcess);
   }
 }
 
 void WorkerGroup::on_exits(const std::vector<ChildExit>& exits) {
   const std::size_t known = failures_.size();
   for (const auto& exit : exits) {
-    const auto worker = std::find_if(workers_.begin(), workers_.end(), [&](const Worker& w) {
-      return w.running && w.child.pid == exit.pid;
-    });
+    const auto worker = std::find_if(workers_.begin(), workers_.end(),
+                                     [&](const Worker& w) { return w.child.pid == exit.pid; });
     if (worker != workers_.end()) {
-      worker->running = false;
       record(*worker, exit.status);
+      worker->child = {};  // Its pid may be another child's next.
     }
   }
   // The kernel does not tell which of several workers ended first if we see them end at the same
@@ -226,7 +219,7 @@ void WorkerGroup::on_exits(const std::vector<ChildExit>& exits) {
       return std::pair(a.timestamp, a.rank) < std::pair(b.timestamp, b.rank);
     });
   }
-  // Whoever stopped in order has seen no failure, so one that we see at the same moment came first.
+  // One that stopped in order saw no failure: another that we see at the same time came first.
   std::stable_partition(first_new, failures_.end(),
                         [](const Failure& failure) { return !stopped_in_order(failure); });
 }
@@ -299,14 +292,14 @@ void WorkerGroup::drain(Deadline deadline) {
 }
 
 int WorkerGroup::running() const {
-  return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const auto& w) { return w.running; }));
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(),
+                                        [](const auto& w) { return w.child.pid != 0; }));
 }
 
 std::string WorkerGroup::running_ranks() const {
   std::vector<std::string> ranks;
   for (const auto& worker : workers_) {
-    if (worker.running) {
+    if (worker.child.pid != 0) {
       ranks.push_back(std::to_string(worker.rank) + " (pid " + std::to_string(worker.child.pid) +
                       ")");
     }
