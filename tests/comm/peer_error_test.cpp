@@ -3,7 +3,7 @@
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 
-#include "lockstep/comm/backends/gloo/headers/gloo/declarations.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::comm {
 namespace {
@@ -32,15 +32,6 @@ TEST(PeerErrorText, TimeoutsSayWhatToRaise) {
   EXPECT_THAT([] { as_peer_error("x", [] { TORCH_CHECK(false, "Timed out waiting 5000ms"); }); },
               Throws<PeerError>(AllOf(Property(&PeerError::cause, PeerError::Cause::kLate),
                                       Property(&PeerError::what, HasSubstr("raise the timeout")))));
-}
-
-TEST(PeerErrorText, FaultsAreToldByTheirTypesWhereThereAreAny) {
-  EXPECT_EQ(fault_of(gloo::IoException("of any words")), Fault::kConnection);
-  EXPECT_EQ(fault_of(ConnectionLost("of any words")), Fault::kConnection);
-  EXPECT_EQ(fault_of(UsageError("a connection timed out")), Fault::kArguments);
-  EXPECT_EQ(fault_of(PeerError("of any words", PeerError::Cause::kLate)), Fault::kLate);
-  EXPECT_EQ(fault_of(PeerError("timed out")), Fault::kConnection);
-  EXPECT_EQ(fault_of(std::runtime_error("Connection closed")), Fault::kHere);
 }
 
 TEST(PeerErrorText, OwnErrorsPassUnchanged) {

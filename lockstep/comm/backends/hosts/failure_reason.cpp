@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/text.h"
-#include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/library_errors.h"
 #include "lockstep/net/message.h"
 
 namespace lockstep::comm {

@@ -6,7 +6,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
-#include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/library_errors.h"
 
 namespace lockstep::comm {
 namespace {

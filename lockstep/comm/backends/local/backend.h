@@ -6,6 +6,8 @@
 namespace lockstep::comm {
 
 // Works are complete when they are returned. Sending to oneself throws.
+// Not a CpuBackend: tensors may be on any device and of any dtype and layout, so of its checks only
+// that for overlap would be left.
 class LocalBackend : public c10d::Backend {
  public:
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
