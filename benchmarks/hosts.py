@@ -2,7 +2,7 @@
 """`lockstep bench hosts`: training on several hosts, or one all_reduce, our backend beside Gloo's.
 
 Network namespaces of this machine are hosts, joined by links that are slowed down (not for --allreduce).
-Every side is a job of 2 ranks on each host that starts once and takes its turns with the others; what a
+Every contender is a job of 2 ranks on each host that starts once and takes its turns with the others; what a
 host sends is counted at its end of the link. Needs root and iproute2.
 
     lockstep bench hosts [--hosts 2] [--model resnet18] [--rate 1gbit] [--cyclic] [--rounds 5] [--train] [--json]
@@ -47,7 +47,7 @@ def start_ranks(hosts, port, command, cyclic=False, per_host=RANKS_PER_HOST):
     return ranks
 
 
-class Side:
+class Contender:
     """One job over the hosts, told what to do through a pipe: see benchmarks/orders.h."""
 
     def __init__(self, name, hosts, folder, port, command, cyclic=False, per_host=RANKS_PER_HOST):
@@ -90,50 +90,50 @@ def measure_steps(options, hosts, folder):
     ours = str(options.bin / "benchmarks" / "step_ranks")
     rest = ["{pipe}", options.model, str(options.batch_size), "cpu"]
     peer = [options.python, str(HERE / "peers" / "step.py")]
-    sides = [Side("lockstep", hosts, folder, 29601, [ours, "lockstep", *rest], options.cyclic),
-             Side("gloo", hosts, folder, 29602, [ours, "gloo", *rest], options.cyclic)]
+    contenders = [Contender("lockstep", hosts, folder, 29601, [ours, "lockstep", *rest], options.cyclic),
+                  Contender("gloo", hosts, folder, 29602, [ours, "gloo", *rest], options.cyclic)]
     if options.python:
-        sides.append(Side("PyTorch", hosts, folder, 29603, [*peer, "gloo", *rest], options.cyclic))
-    losses = {side.name: side.tell("check 3")["losses"] for side in sides}
+        contenders.append(Contender("PyTorch", hosts, folder, 29603, [*peer, "gloo", *rest], options.cyclic))
+    losses = {contender.name: contender.tell("check 3")["losses"] for contender in contenders}
     for name, values in losses.items():
         # Four numbers are summed in another order: the last bits may differ.
         if any(abs(a - b) > 1e-3 * abs(b) for a, b in zip(values, losses["gloo"])):
             raise SystemExit(f"lockstep bench hosts: the losses of {name} are {values}, of gloo {losses['gloo']}")
-    turns = {side.name: [] for side in sides}
+    turns = {contender.name: [] for contender in contenders}
     for number in range(options.rounds):
-        for side in sides if number % 2 == 0 else sides[::-1]:
-            turns[side.name].append(side.turn(options.steps))
-    for side in sides:
-        side.end()
+        for contender in contenders if number % 2 == 0 else contenders[::-1]:
+            turns[contender.name].append(contender.turn(options.steps))
+    for contender in contenders:
+        contender.end()
     return {name: {"ms": [ms for ms, _ in values], "mib": statistics.median(mib for _, mib in values)}
             for name, values in turns.items()}
 
 
-def show_steps(options, sides):
-    ours = statistics.median(sides["lockstep"]["ms"])
+def show_steps(options, contenders):
+    ours = statistics.median(contenders["lockstep"]["ms"])
     print(f"{options.model}, batch of {options.batch_size} a rank, {options.hosts} hosts with {RANKS_PER_HOST} ranks each"
           f"{' in turn' if options.cyclic else ''}, {options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
     print(f"{'':28} {'ms a step':>10} {'/ ours':>8} {'MiB sent by a host':>20}")
     for name, text in (("lockstep", "ours"), ("gloo", "our DDP over Gloo"), ("PyTorch", "PyTorch's DDP over Gloo")):
-        if name in sides:
-            ms = statistics.median(sides[name]["ms"])
-            print(f"{text:28} {ms:10.1f} {ms / ours:8.2f} {sides[name]['mib']:20.1f}")
+        if name in contenders:
+            ms = statistics.median(contenders[name]["ms"])
+            print(f"{text:28} {ms:10.1f} {ms / ours:8.2f} {contenders[name]['mib']:20.1f}")
 
 
 def measure_allreduce(options, hosts, folder, per_host):
-    """Microseconds of one all_reduce on rank 0, after a barrier: a list of medians, one of each round, per side."""
+    """Microseconds of one all_reduce on rank 0, after a barrier: a list of medians, one of each round, per contender."""
     ours = str(options.bin / "benchmarks" / "allreduce_ranks")
-    sides = [Side(name, hosts, folder, port, [ours, name, "{pipe}", str(options.bytes)], per_host=per_host)
+    contenders = [Contender(name, hosts, folder, port, [ours, name, "{pipe}", str(options.bytes)], per_host=per_host)
              for name, port in (("lockstep", 29621 + 2 * per_host), ("gloo", 29622 + 2 * per_host))]
-    medians = {side.name: [] for side in sides}
-    for side in sides:
-        side.tell(f"{side.name} {options.bytes} 20")
+    medians = {contender.name: [] for contender in contenders}
+    for contender in contenders:
+        contender.tell(f"{contender.name} {options.bytes} 20")
     for number in range(options.rounds):
-        for side in sides if number % 2 == 0 else sides[::-1]:
-            seconds = side.tell(f"{side.name} {options.bytes} {options.repetitions}")["seconds"]
-            medians[side.name].append(1e6 * statistics.median(seconds))
-    for side in sides:
-        side.end()
+        for contender in contenders if number % 2 == 0 else contenders[::-1]:
+            seconds = contender.tell(f"{contender.name} {options.bytes} {options.repetitions}")["seconds"]
+            medians[contender.name].append(1e6 * statistics.median(seconds))
+    for contender in contenders:
+        contender.end()
     return medians
 
 
@@ -141,8 +141,8 @@ def show_allreduce(options, rows):
     print(f"all_reduce of {options.bytes} bytes, {options.hosts} hosts, {os.cpu_count()} cores in all, "
           f"medians of {options.rounds} rounds of {options.repetitions}\n")
     print(f"{'ranks on a host':>15} {'ours, us':>10} {'Gloo, us':>10} {'ours / Gloo':>12}")
-    for per_host, sides in rows.items():
-        ours, gloo = (statistics.median(sides[name]) for name in ("lockstep", "gloo"))
+    for per_host, contenders in rows.items():
+        ours, gloo = (statistics.median(contenders[name]) for name in ("lockstep", "gloo"))
         print(f"{per_host:15} {ours:10.0f} {gloo:10.0f} {ours / gloo:12.2f}")
 
 
@@ -200,11 +200,11 @@ def main():
                 host.slow_down(options.rate)
             except subprocess.CalledProcessError as error:
                 raise SystemExit(f"lockstep bench hosts: --rate {options.rate}: tc says: {error.stderr.decode().strip()}")
-        sides = measure_steps(options, hosts, folder)
+        contenders = measure_steps(options, hosts, folder)
         if options.json:
-            print(json.dumps({"bench": "hosts", "model": options.model, "hosts": options.hosts, "rate": options.rate, "cyclic": options.cyclic, **sides}))
+            print(json.dumps({"bench": "hosts", "model": options.model, "hosts": options.hosts, "rate": options.rate, "cyclic": options.cyclic, **contenders}))
         else:
-            show_steps(options, sides)
+            show_steps(options, contenders)
         if options.train:
             rows = [train(options, hosts[:1]), train(options, hosts)]
             if options.json:

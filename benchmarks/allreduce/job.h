@@ -1,5 +1,5 @@
 // What the two programs whose ranks `lockstep bench allreduce` measures have in common: what they
-// are told, what they reduce and what must come out. Plain C, for the Open MPI side.
+// are told, what they reduce and what must come out. Plain C, for the Open MPI job, too.
 #pragma once
 
 #include <stddef.h>

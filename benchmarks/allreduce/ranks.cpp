@@ -1,4 +1,4 @@
-// The ranks of our side and of Gloo's in `lockstep bench allreduce`, which starts them.
+// Our ranks and Gloo's in `lockstep bench allreduce`, which starts them.
 //
 //   lockstep run --nproc-per-node 2 allreduce_ranks BACKEND PIPE LARGEST_BYTES [SPOILED]
 //

@@ -4,8 +4,8 @@
 #include <map>
 #include <memory>
 
+#include "benchmarks/driver/allreduce_jobs.h"
 #include "benchmarks/driver/allreduce_result.h"
-#include "benchmarks/driver/allreduce_sides.h"
 #include "benchmarks/driver/bench.h"
 #include "benchmarks/driver/timed_run.h"
 #include "lockstep/base/error.h"
@@ -68,20 +68,20 @@ int repetitions_for(double seconds) {
 
 // Every round, each contender has one turn for each size. A round that does not count comes first:
 // it touches all memory and tells how often an operation can be repeated.
-void measure(const AllreduceSides& sides, int rounds, std::vector<AllreduceRow>& rows) {
+void measure(const AllreduceJobs& jobs, int rounds, std::vector<AllreduceRow>& rows) {
   std::map<const Measured*, int> repetitions;
   for (int round = 0; round <= rounds; ++round) {
     for (auto& row : rows) {
       for (std::size_t i = 0; i < kContenders; ++i) {
         const std::size_t contender = round % 2 == 0 ? i : kContenders - 1 - i;
-        auto* side = sides.side_of(static_cast<Contender>(contender));
-        if (side == nullptr) {
+        auto* job = jobs.job_of(static_cast<Contender>(contender));
+        if (job == nullptr) {
           continue;
         }
         auto& measured = row.measured[contender];
         const AllreduceOrder order{kContenderNames[contender].name, row.bytes,
                                    round == 0 ? 2 : repetitions[&measured]};
-        const double seconds = median_of_turn(sides.measure(*side, order), row.ranks, measured);
+        const double seconds = median_of_turn(jobs.measure(*job, order), row.ranks, measured);
         if (round == 0) {
           repetitions[&measured] = repetitions_for(seconds);
           measured.samples = 0;
@@ -103,12 +103,12 @@ void allreduce(const AllreduceOptions& options) {
     for (const std::size_t bytes : options.sizes) {
       rows.push_back({.ranks = ranks, .bytes = bytes});
     }
-    AllreduceSides sides({.ranks = ranks,
-                          .largest_bytes = *std::ranges::max_element(options.sizes),
-                          .mpirun = options.mpirun,
-                          .spoiled = options.spoiled});
-    measure(sides, options.rounds, rows);
-    sides.finish();
+    AllreduceJobs jobs({.ranks = ranks,
+                        .largest_bytes = *std::ranges::max_element(options.sizes),
+                        .mpirun = options.mpirun,
+                        .spoiled = options.spoiled});
+    measure(jobs, options.rounds, rows);
+    jobs.finish();
     for (const auto& row : rows) {
       options.json ? print_allreduce_json(row) : print_allreduce_row(row);
     }

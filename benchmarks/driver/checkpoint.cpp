@@ -61,9 +61,9 @@ class BenchFolder {
   std::string path_;
 };
 
-void take_turn(RankGroup& side, Contender& contender) {
-  side.tell(contender.order);
-  const auto answer = nlohmann::json::parse(side.answer());
+void take_turn(RankGroup& job, Contender& contender) {
+  job.tell(contender.order);
+  const auto answer = nlohmann::json::parse(job.answer());
   contender.pause.push_back(answer.at("pause"));
   contender.seconds.push_back(answer.at("seconds"));
   contender.bytes = answer.at("bytes");
@@ -94,7 +94,7 @@ void print_json_line(const Contender& contender, double memcpy_seconds) {
 void checkpoint(const CheckpointOptions& options) {
   const BenchFolder folder(options.folder);
   const std::string megabytes = std::to_string(options.megabytes);
-  RankGroup ours(1, {program_folder() / "benchmarks/checkpoint_side", "{orders}",
+  RankGroup ours(1, {program_folder() / "benchmarks/checkpoint_job", "{orders}",
                      folder.path() + "/ours", megabytes});
   std::unique_ptr<RankGroup> peer;
   std::vector<Contender> contenders = {{"memcpy", "memcpy", true, "memcpy"},

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/driver/bench.h"
-#include "benchmarks/driver/loader_sides.h"
+#include "benchmarks/driver/loader_jobs.h"
 #include "benchmarks/driver/result_text.h"
 #include "benchmarks/driver/timed_run.h"
 #include "lockstep/base/error.h"
@@ -65,7 +65,7 @@ constexpr const char* kNotes =
     "thread that uses them; 'auto' is num_workers = kAuto; 'best' is the fastest of PyTorch's 0, "
     "1,\n"
     "2 and 4 workers. 'per core' compares the first and the third column, 'ratio' the second and\n"
-    "the fourth. The second epoch has decoded images from a cache in memory. Each side is a "
+    "the fourth. The second epoch has decoded images from a cache in memory. Each is a "
     "process\n"
     "of its own, and all take turns.\n";
 
@@ -96,14 +96,14 @@ bool is_asked(const LoaderOptions& options, const std::string& row) {
 
 LoaderFolders make_folders(const LoaderOptions& options, const TemporaryFolder& folder) {
   constexpr std::chrono::seconds kLimit{600};
-  const std::string side = program_folder() / "benchmarks/loader_side";
+  const std::string program = program_folder() / "benchmarks/loader_job";
   LoaderFolders folders{.photos = options.data, .files = folder / "files"};
   if (options.data.empty() && (is_asked(options, "decode") || is_asked(options, "photos"))) {
     folders.photos = folder / "photos";
-    timed_run({side, "make-photos", folders.photos, std::to_string(options.photos)}, kLimit);
+    timed_run({program, "make-photos", folders.photos, std::to_string(options.photos)}, kLimit);
   }
   if (is_asked(options, "files")) {
-    timed_run({side, "make-files", folders.files, std::to_string(options.files)}, kLimit);
+    timed_run({program, "make-files", folders.files, std::to_string(options.files)}, kLimit);
   }
   return folders;
 }
@@ -185,16 +185,16 @@ void print_row(const Result& result) {
 }
 
 void print_json(const Result& result, const std::vector<LoaderContender>& contenders) {
-  nlohmann::json sides = nlohmann::json::array();
+  nlohmann::json entries = nlohmann::json::array();
   for (const auto& contender : contenders) {
     if (contender.row == (contender.ours ? result.line.ours : result.line.peer)) {
-      sides.push_back({{"side", contender.ours ? "ours" : "pytorch"},
-                       {"workers", contender.workers < 0 ? nlohmann::json("auto")
-                                                         : nlohmann::json(contender.workers)},
-                       {"samples", contender.samples},
-                       {"rounds_s", contender.seconds},
-                       {"median_s", as_json(contender.median_seconds())},
-                       {"missing", contender.missing}});
+      entries.push_back({{"side", contender.ours ? "ours" : "pytorch"},
+                         {"workers", contender.workers < 0 ? nlohmann::json("auto")
+                                                           : nlohmann::json(contender.workers)},
+                         {"samples", contender.samples},
+                         {"rounds_s", contender.seconds},
+                         {"median_s", as_json(contender.median_seconds())},
+                         {"missing", contender.missing}});
     }
   }
   const nlohmann::json row = {
@@ -202,7 +202,7 @@ void print_json(const Result& result, const std::vector<LoaderContender>& conten
       {"row", result.line.ours},
       {"cores", usable_cores()},
       {"arch", architecture()},
-      {"sides", sides},
+      {"sides", entries},
       {"auto_over_one_core", as_json(ratio(*result.our_auto, *result.our_core))},
       {"per_core", as_json(ratio(*result.our_core, *result.peer_core))},
       {"ratio", as_json(ratio(*result.our_auto, *result.peer_best))}};
@@ -212,7 +212,7 @@ void print_json(const Result& result, const std::vector<LoaderContender>& conten
 
 void loader(const LoaderOptions& options) {
   const TemporaryFolder folder;
-  LoaderSides sides(make_folders(options, folder), options.python);
+  LoaderJobs jobs(make_folders(options, folder), options.python);
   std::string missing;
   if (!options.json) {
     std::printf(
@@ -226,14 +226,14 @@ void loader(const LoaderOptions& options) {
       continue;
     }
     auto contenders = contenders_of(part);
-    sides.take_turns(contenders, options.rounds);
+    jobs.take_turns(contenders, options.rounds);
     for (const auto& line : part.lines) {
       const Result result = result_of(line, contenders);
       options.json ? print_json(result, contenders) : print_row(result);
       missing = result.peer_core->missing.empty() ? missing : result.peer_core->missing;
     }
   }
-  sides.finish();
+  jobs.finish();
   if (!options.json) {
     std::printf("\n%s", kNotes);
     if (!missing.empty()) {

@@ -1,6 +1,6 @@
-// One side of a benchmark: a job whose ranks wait until they are told what to measure.
+// One contender of a benchmark: a job whose ranks wait until they are told what to measure.
 //
-// It starts once and then takes one order at a time, so that sides can take turns without paying
+// It starts once and then takes one order at a time, so that contenders take turns without paying
 // for their start. benchmarks/orders.h says how the ranks get it.
 #pragma once
 

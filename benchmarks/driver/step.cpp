@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "benchmarks/driver/bench.h"
+#include "benchmarks/driver/step_jobs.h"
 #include "benchmarks/driver/step_result.h"
-#include "benchmarks/driver/step_sides.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
 
@@ -35,7 +35,7 @@ struct StepOptions {
 constexpr double kStepsSeconds = 0.4;
 constexpr int kFewestSteps = 3;
 constexpr int kMostSteps = 2000;
-// Each side takes these before the first round; their losses are compared.
+// Each contender takes these before the first round; their losses are compared.
 constexpr int kCheckedSteps = 5;
 // LibTorch itself takes this much.
 constexpr std::size_t kBytesPerProcess = std::size_t{256} << 20;
@@ -74,7 +74,7 @@ void require_possible(const StepOptions& options) {
   const int ranks = *std::ranges::max_element(options.ranks);
   if (options.device == "cuda" && ranks > 1) {
     throw UsageError("step: --ranks " + std::to_string(ranks) +
-                     " with --device cuda, expected 1: all sides use the first GPU");
+                     " with --device cuda, expected 1: all contenders use the first GPU");
   }
   if ((options.device == "cuda") != (options.backend == "nccl")) {
     throw UsageError("step: --backend " + options.backend + " with --device " + options.device +
@@ -84,46 +84,47 @@ void require_possible(const StepOptions& options) {
     throw UsageError("step: --cuda-graph with --device " + options.device + ", expected cuda");
   }
   const auto free = free_memory();
-  const std::size_t needed = kStepSides * static_cast<std::size_t>(ranks) * kBytesPerProcess;
+  const std::size_t needed = kStepContenders * static_cast<std::size_t>(ranks) * kBytesPerProcess;
   if (needed > free.bytes) {
-    throw UsageError("step: " + std::to_string(ranks) + " ranks of each side need " +
+    throw UsageError("step: " + std::to_string(ranks) + " ranks of each contender need " +
                      size_text(needed) + " or more, but " + free.limited_by + " has " +
                      size_text(free.bytes) + " left; take fewer --ranks");
   }
 }
 
 // glibc gives the top of the heap back to the system and asks for it again, in every step or never,
-// depending on what happens to lie there: up to a third of a step, and not the same on all sides.
-// Our DistributedDataParallel asks it to keep memory. Unless the user decided otherwise, all sides
-// do, so that the others are not measured with a handicap.
+// depending on what happens to lie there: up to a third of a step, and not the same on all
+// contenders. Our DistributedDataParallel asks it to keep memory. Unless the user decided
+// otherwise, all contenders do, so that the others are not measured with a handicap.
 void keep_memory() {
   ::setenv("MALLOC_TRIM_THRESHOLD_", "1073741824", /*replace=*/0);
   ::setenv("MALLOC_MMAP_THRESHOLD_", "33554432", /*replace=*/0);
   ::setenv("MALLOC_TOP_PAD_", "16777216", /*replace=*/0);
 }
 
-// As long a turn for all sides. Warming up takes a quarter of it at most.
-StepSides::Turn turn_for(double seconds, const StepOptions& options) {
+// As long a turn for all contenders. Warming up takes a quarter of it at most.
+StepJobs::Turn turn_for(double seconds, const StepOptions& options) {
   const auto fitting = static_cast<int>(std::min<double>(kMostSteps, kStepsSeconds / seconds));
   const int steps = options.steps > 0 ? options.steps : std::max(kFewestSteps, fitting);
   return {.warm = std::clamp(steps / 4, 1, 20), .steps = steps};
 }
 
-// Every round, each side has one turn; the next one goes the opposite way. A round that does not
-// count comes first and tells how many steps fit into a turn.
-void measure(StepSides& sides, const StepOptions& options, StepRow& row) {
-  std::array<StepSides::Turn, kStepSides> turns;
+// Every round, each contender has one turn; the next one goes the opposite way. A round that does
+// not count comes first and tells how many steps fit into a turn.
+void measure(StepJobs& jobs, const StepOptions& options, StepRow& row) {
+  std::array<StepJobs::Turn, kStepContenders> turns;
   turns.fill({.warm = 0, .steps = kFewestSteps});
   for (int round = 0; round <= options.rounds; ++round) {
-    for (std::size_t i = 0; i < kStepSides; ++i) {
-      const auto side = static_cast<StepSide>(round % 2 == 0 ? i : kStepSides - 1 - i);
-      if (!sides.missing(side).empty()) {
+    for (std::size_t i = 0; i < kStepContenders; ++i) {
+      const auto contender =
+          static_cast<StepContender>(round % 2 == 0 ? i : kStepContenders - 1 - i);
+      if (!jobs.missing(contender).empty()) {
         continue;
       }
-      sides.take_turn(side, turns[side], row);
+      jobs.take_turn(contender, turns[contender], row);
       if (round == 0) {
-        turns[side] = turn_for(row.measured[side].rounds.front(), options);
-        row.measured[side].rounds.clear();
+        turns[contender] = turn_for(row.measured[contender].rounds.front(), options);
+        row.measured[contender].rounds.clear();
       }
     }
     if (round == 0) {
@@ -140,20 +141,20 @@ StepRow measured_row(const std::string& model, int ranks, const StepOptions& opt
               .precision = precision_of(model, options),
               .cuda_graph = options.cuda_graph,
               .reduce_alone = options.reduce_alone};
-  StepSides sides({.model = model,
-                   .ranks = ranks,
-                   .batch_size = row.batch_size,
-                   .device = options.device,
-                   .backend = options.backend,
-                   .python = options.python,
-                   .precision = options.precision,
-                   .cuda_graph = options.cuda_graph,
-                   .reduce_alone = options.reduce_alone,
-                   .spoiled = options.spoiled},
-                  kCheckedSteps);
-  measure(sides, options, row);
-  sides.finish();
-  row.pytorch_missing = sides.missing(kPytorch);
+  StepJobs jobs({.model = model,
+                 .ranks = ranks,
+                 .batch_size = row.batch_size,
+                 .device = options.device,
+                 .backend = options.backend,
+                 .python = options.python,
+                 .precision = options.precision,
+                 .cuda_graph = options.cuda_graph,
+                 .reduce_alone = options.reduce_alone,
+                 .spoiled = options.spoiled},
+                kCheckedSteps);
+  measure(jobs, options, row);
+  jobs.finish();
+  row.pytorch_missing = jobs.missing(kPytorch);
   return row;
 }
 
@@ -200,7 +201,7 @@ void add_step(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 64))
       ->option_text("1,2");
-  command->add_option("--rounds", options->rounds, "turns of each side; medians are shown")
+  command->add_option("--rounds", options->rounds, "turns of each contender; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   command->add_option("--steps", options->steps, "timed in a turn; else as many as take 0.4 s")
@@ -226,17 +227,19 @@ void add_step(CLI::App& app) {
                    "on a GPU: bf16 (autocast, of ResNets; others in fp32), tf32 or fp32")
       ->check(CLI::IsMember({"bf16", "tf32", "fp32"}))
       ->capture_default_str();
-  command->add_flag("--cuda-graph", options->cuda_graph,
-                    "our sides record their step once and replay it; PyTorch's stay as they are");
+  command->add_flag(
+      "--cuda-graph", options->cuda_graph,
+      "our contenders record their step once and replay it; PyTorch's stay as they are");
   command->add_flag(
       "--reduce-alone", options->reduce_alone,
       "our DistributedDataParallel sums its gradients with one rank, too, where there "
       "is nothing to be summed: what a reduction costs");
   command->add_option("--python", options->python, "a Python that has torch; '' leaves PyTorch out")
       ->capture_default_str();
-  command->add_flag("--default-malloc", options->default_malloc,
-                    "leave malloc to each side: where it is not told otherwise, it may give memory "
-                    "back in every step");
+  command->add_flag(
+      "--default-malloc", options->default_malloc,
+      "leave malloc to each contender: where it is not told otherwise, it may give memory "
+      "back in every step");
   command->add_flag("--json", options->json, "one JSON object per row, times in seconds");
   command->add_option("--spoil", options->spoiled)->group("");  // For tests: see training.h.
   command->footer(kStepNotes);

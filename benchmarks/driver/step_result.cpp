@@ -10,10 +10,12 @@
 namespace lockstep::bench {
 namespace {
 
-// DistributedDataParallel's sides.
+// DistributedDataParallel's contenders.
 constexpr std::array kParallel{kOurs, kPytorch};
 
-StepSide plain_side_of(StepSide side) { return side == kOurs ? kPlainCpp : kPlainPython; }
+StepContender plain_of(StepContender contender) {
+  return contender == kOurs ? kPlainCpp : kPlainPython;
+}
 
 void print_place(const StepRow& row) {
   std::printf("%-9s %5d %5d", row.model.c_str(), row.batch_size, row.ranks);
@@ -21,8 +23,8 @@ void print_place(const StepRow& row) {
 
 void print_headings() {
   std::printf("%-9s %5s %5s", "model", "batch", "ranks");
-  for (const auto& side : kStepSideNames) {
-    std::printf(" %10s", side.heading);
+  for (const auto& contender : kStepContenderNames) {
+    std::printf(" %10s", contender.heading);
   }
 }
 
@@ -47,7 +49,7 @@ std::optional<double> StepMeasured::peak() const {
   return rounds.empty() ? std::nullopt : std::optional(static_cast<double>(peak_bytes));
 }
 
-std::optional<double> StepRow::ratio(StepSide first, StepSide second) const {
+std::optional<double> StepRow::ratio(StepContender first, StepContender second) const {
   const auto& above = measured[first].rounds;
   const auto& below = measured[second].rounds;
   if (above.empty() || above.size() != below.size()) {
@@ -64,17 +66,17 @@ std::optional<double> StepRow::hidden_median() const {
   return hidden.empty() ? std::nullopt : std::optional(median(hidden));
 }
 
-std::optional<double> StepRow::samples_per_second(StepSide side) const {
-  const auto seconds = measured[side].seconds();
+std::optional<double> StepRow::samples_per_second(StepContender contender) const {
+  const auto seconds = measured[contender].seconds();
   return seconds ? std::optional(ranks * batch_size / *seconds) : std::nullopt;
 }
 
-std::optional<double> StepRow::efficiency(StepSide side) const {
-  return ratio(plain_side_of(side), side);
+std::optional<double> StepRow::efficiency(StepContender contender) const {
+  return ratio(plain_of(contender), contender);
 }
 
-std::optional<double> StepRow::overhead(StepSide side) const {
-  const auto times = ratio(side, plain_side_of(side));
+std::optional<double> StepRow::overhead(StepContender contender) const {
+  const auto times = ratio(contender, plain_of(contender));
   return times ? std::optional(*times - 1) : std::nullopt;
 }
 
@@ -96,11 +98,11 @@ void print_step_row(const StepRow& row) {
     std::printf(" %10s", fixed(scaled(measured.seconds(), 1e3), 3).c_str());
   }
   std::printf(" %12s", fixed(row.ratio(kPytorch, kOurs), 2).c_str());
-  for (const StepSide side : kParallel) {
-    std::printf(" %9s", percent(row.efficiency(side)).c_str());
+  for (const StepContender contender : kParallel) {
+    std::printf(" %9s", percent(row.efficiency(contender)).c_str());
   }
-  for (const StepSide side : kParallel) {
-    std::printf(" %9s", percent(row.overhead(side)).c_str());
+  for (const StepContender contender : kParallel) {
+    std::printf(" %9s", percent(row.overhead(contender)).c_str());
   }
   std::printf("\n");
   std::fflush(stdout);
@@ -119,8 +121,8 @@ void print_step_memory(const std::vector<StepRow>& rows) {
     std::printf(" %12s %12s %8lld %8s", size_text(static_cast<std::uint64_t>(row.bytes)).c_str(),
                 size_text(static_cast<std::uint64_t>(row.copied)).c_str(),
                 static_cast<long long>(row.buckets), percent(row.hidden_median()).c_str());
-    for (const StepSide side : kParallel) {
-      std::printf(" %11s", fixed(row.samples_per_second(side), 0).c_str());
+    for (const StepContender contender : kParallel) {
+      std::printf(" %11s", fixed(row.samples_per_second(contender), 0).c_str());
     }
     std::printf("\n");
   }
@@ -142,17 +144,17 @@ void print_step_json(const StepRow& row) {
                          {"copied_bytes_per_step", row.copied},
                          {"buckets", row.buckets},
                          {"hidden", as_json(row.hidden_median())}};
-  for (const StepSide side : kParallel) {
-    line["efficiency"][kStepSideNames[side].name] = as_json(row.efficiency(side));
-    line["overhead"][kStepSideNames[side].name] = as_json(row.overhead(side));
+  for (const StepContender contender : kParallel) {
+    line["efficiency"][kStepContenderNames[contender].name] = as_json(row.efficiency(contender));
+    line["overhead"][kStepContenderNames[contender].name] = as_json(row.overhead(contender));
   }
-  for (std::size_t i = 0; i < kStepSides; ++i) {
+  for (std::size_t i = 0; i < kStepContenders; ++i) {
     const auto& measured = row.measured[i];
-    line["sides"][kStepSideNames[i].name] = {
+    line["sides"][kStepContenderNames[i].name] = {
         {"median_s", as_json(measured.seconds())},
         {"rounds_s", measured.rounds},
         {"steps", measured.steps},
-        {"samples_per_s", as_json(row.samples_per_second(static_cast<StepSide>(i)))},
+        {"samples_per_s", as_json(row.samples_per_second(static_cast<StepContender>(i)))},
         {"peak_bytes", as_json(measured.peak())},
         {"loss", as_json(measured.loss)}};
   }

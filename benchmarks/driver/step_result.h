@@ -10,15 +10,15 @@
 
 namespace lockstep::bench {
 
-// Who takes part. Each of the two libraries has a plain side: as many processes that know nothing
-// of each other.
-enum StepSide : std::size_t { kOurs, kPlainCpp, kPytorch, kPlainPython, kStepSides };
+// Who takes part. Each of the two libraries has a plain contender: as many processes that know
+// nothing of each other.
+enum StepContender : std::size_t { kOurs, kPlainCpp, kPytorch, kPlainPython, kStepContenders };
 
-struct StepSideName {
+struct StepContenderName {
   const char* name;     // In JSON.
   const char* heading;  // In the table.
 };
-inline constexpr std::array<StepSideName, kStepSides> kStepSideNames{
+inline constexpr std::array<StepContenderName, kStepContenders> kStepContenderNames{
     {{"ours", "ours"},
      {"plain_cpp", "plain C++"},
      {"pytorch", "PyTorch"},
@@ -39,11 +39,11 @@ struct StepRow {
   std::string model;
   std::string device;
   int ranks = 0;
-  int batch_size = 0;         // For one rank.
+  int batch_size = 0;         // A rank's.
   std::string precision;      // What it computes in.
-  bool cuda_graph = false;    // Our sides replay a recorded step.
+  bool cuda_graph = false;    // Our contenders replay a recorded step.
   bool reduce_alone = false;  // Ours sums its gradients with one rank, too.
-  std::array<StepMeasured, kStepSides> measured;
+  std::array<StepMeasured, kStepContenders> measured;
   std::string pytorch_missing;  // Why it took no part.
   // Figures of our DistributedDataParallel.
   std::int64_t bytes = 0;
@@ -53,14 +53,14 @@ struct StepRow {
 
   // How many times longer the first takes than the second: median over the rounds, in each of which
   // they take turns. Nothing if one took no part.
-  [[nodiscard]] std::optional<double> ratio(StepSide first, StepSide second) const;
+  [[nodiscard]] std::optional<double> ratio(StepContender first, StepContender second) const;
   [[nodiscard]] std::optional<double> hidden_median() const;
   // Over all ranks.
-  [[nodiscard]] std::optional<double> samples_per_second(StepSide side) const;
-  // DistributedDataParallel against its plain side: the plain step divided by its step, and what it
-  // adds to the plain step.
-  [[nodiscard]] std::optional<double> efficiency(StepSide side) const;
-  [[nodiscard]] std::optional<double> overhead(StepSide side) const;
+  [[nodiscard]] std::optional<double> samples_per_second(StepContender contender) const;
+  // DistributedDataParallel against its plain contender: the plain step divided by its step, and
+  // what it adds to the plain step.
+  [[nodiscard]] std::optional<double> efficiency(StepContender contender) const;
+  [[nodiscard]] std::optional<double> overhead(StepContender contender) const;
 };
 
 // What the columns are.

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch's and torchvision's side of `lockstep bench loader`, which starts it.
+"""PyTorch's and torchvision's loaders in `lockstep bench loader`, which starts them.
 
     python3 loader.py PIPE PHOTOS FILES    # PIPE: orders, as benchmarks/orders.h says
 
 PHOTOS and FILES are folders of JPEGs with a folder for each class; "" leaves them out. An order is a row and a
-number of workers; the answer has the seconds, the samples, and a sum that both sides must agree in:
+number of workers; the answer has the seconds, the samples, and a sum in which all must agree:
 
     memory W    an epoch of 60,000 samples of 28 x 28 float32 in a TensorDataset, shuffled, in batches of 256
     exact W     an epoch of PHOTOS: RandomResizedCrop(224), flip, normalise, in batches of 64
@@ -43,7 +43,7 @@ def epoch(dataset, batch_size, workers, check):
     return {"seconds": time.perf_counter() - began, "samples": samples, "sum": total}
 
 
-class Side:
+class Loaders:
     def __init__(self, photos, files):
         torch.set_num_threads(1)
         numbers = torch.arange(60000)
@@ -86,14 +86,14 @@ class Side:
 
 def main():
     pipe, photos, files = sys.argv[1:4]
-    side = Side(photos, files)
+    loaders = Loaders(photos, files)
     orders = os.open(pipe, os.O_RDONLY)
     while order := os.read(orders, ORDER_BYTES):
         row, workers = order.decode().split()
         if row != "memory" and MISSING:
             answer = {"missing": MISSING}
         else:
-            answer = getattr(side, row)(int(workers))
+            answer = getattr(loaders, row)(int(workers))
         print(json.dumps(answer), flush=True)
         gc.collect()
 

@@ -1,4 +1,4 @@
-// Open MPI's MPI_Allreduce on float32, in place: one side of `lockstep bench allreduce`.
+// Open MPI's MPI_Allreduce on float32, in place: one contender in `lockstep bench allreduce`.
 //
 //   mpirun -n 2 mpi_allreduce PIPE LARGEST_BYTES [SPOILED]
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's sides of `lockstep bench step`, which starts them: what benchmarks/step does in C++.
+"""PyTorch's contenders in `lockstep bench step`, which starts them: what benchmarks/step does in C++.
 
     lockstep run --nproc-per-node 2 step.py BACKEND PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
     step.py plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]

@@ -1,4 +1,4 @@
-// The ranks of our sides in `lockstep bench step`, which starts them.
+// Our ranks in `lockstep bench step`, which starts them.
 //
 //   lockstep run --nproc-per-node 2 step_ranks BACKEND PIPE MODEL BATCH_SIZE DEVICE [WORD...]
 //   step_ranks plain PIPE MODEL BATCH_SIZE DEVICE [WORD...]

@@ -1,5 +1,6 @@
-// What every side of `lockstep bench step` repeats: forward, loss, backward and SGD of one network
-// on one batch, with DistributedDataParallel or without. benchmarks/peers/step.py has the same.
+// What every contender of `lockstep bench step` repeats: forward, loss, backward and SGD of one
+// network on one batch, with DistributedDataParallel or without. benchmarks/peers/step.py has the
+// same.
 //
 // Weights depend on the model alone and the batch on model and rank, in C++ and Python alike, so
 // losses can be compared.
@@ -22,7 +23,7 @@ namespace lockstep::bench {
 
 struct TrainingOptions {
   std::string model;             // mlp, convnet, resnet18 or resnet50.
-  std::int64_t batch_size = 32;  // For this rank.
+  std::int64_t batch_size = 32;  // This rank's.
   // On the GPU images of a ResNet have 224 pixels, channels last.
   bool cuda = false;
   // What a ResNet computes in on the GPU: bf16 (autocast), tf32 (float32 whose products have 10

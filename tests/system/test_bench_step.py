@@ -150,7 +150,7 @@ def test_a_python_that_cannot_be_started_is_named():
         (("--backend", "shm", "--device", "cuda"), "--backend shm with --device cuda"),
         (("--device", "tpu"), "tpu not in {cpu,cuda}"),
         (("--cuda-graph",), "--cuda-graph with --device cpu, expected cuda"),
-        (("--device", "cuda", "--ranks", 2), "all sides use the first GPU"),
+        (("--device", "cuda", "--ranks", 2), "all contenders use the first GPU"),
         (("--shout",), "--shout"),
     ],
 )

@@ -1,6 +1,6 @@
-// Our side of `lockstep bench checkpoint`: saves some tensors, and copies them for comparison.
+// What is ours in `lockstep bench checkpoint`: saves some tensors, and copies them for comparison.
 //
-//   checkpoint_side PIPE FOLDER MEGABYTES    carries out orders, see benchmarks/orders.h
+//   checkpoint_job PIPE FOLDER MEGABYTES    carries out orders, see benchmarks/orders.h
 //
 // Orders: "memcpy" copies the tensors into memory that was used before; "save" saves them; its
 // pause is the time until training may go on, its seconds that until the file is on the disk.
@@ -30,9 +30,9 @@ double seconds_since(Clock::time_point began) {
   return std::chrono::duration<double>(Clock::now() - began).count();
 }
 
-class Side {
+class Job {
  public:
-  Side(const std::string& folder, std::int64_t megabytes) : writer_(folder) {
+  Job(const std::string& folder, std::int64_t megabytes) : writer_(folder) {
     constexpr std::int64_t kTensors = 100;
     for (std::int64_t i = 0; i < kTensors; ++i) {
       checkpoint_.model.emplace_back("layer" + std::to_string(i),
@@ -68,7 +68,7 @@ class Side {
   std::vector<std::byte> copy_;
 };
 
-void carry_out_orders(const char* pipe, Side& side) {
+void carry_out_orders(const char* pipe, Job& job) {
   const UniqueFd orders(::open(pipe, O_RDONLY | O_CLOEXEC));
   char line[kOrderBytes + 1];
   int got = 0;
@@ -77,7 +77,7 @@ void carry_out_orders(const char* pipe, Side& side) {
     if (order != "memcpy" && order != "save") {
       throw Error("'" + order + "' is no order");
     }
-    std::printf("%s\n", (order == "save" ? side.save() : side.memcpy_all()).dump().c_str());
+    std::printf("%s\n", (order == "save" ? job.save() : job.memcpy_all()).dump().c_str());
     std::fflush(stdout);
   }
   if (got < 0) {
@@ -92,10 +92,10 @@ int main(int argc, char** argv) try {
   if (argc != 4) {
     throw lockstep::UsageError("expected PIPE FOLDER MEGABYTES");
   }
-  lockstep::bench::Side side(argv[2], std::atoll(argv[3]));
-  lockstep::bench::carry_out_orders(argv[1], side);
+  lockstep::bench::Job job(argv[2], std::atoll(argv[3]));
+  lockstep::bench::carry_out_orders(argv[1], job);
   return 0;
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "checkpoint_side: %s\n", error.what());
+  std::fprintf(stderr, "checkpoint_job: %s\n", error.what());
   return 1;
 }

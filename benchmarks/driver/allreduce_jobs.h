@@ -12,7 +12,7 @@
 
 namespace lockstep::bench {
 
-struct SidesOptions {
+struct AllreduceJobsOptions {
   int ranks = 2;
   std::size_t largest_bytes = 0;
   std::string mpirun;   // Empty: Open MPI takes no part.
@@ -25,22 +25,22 @@ struct AllreduceOrder {
   int repetitions = 1;
 };
 
-class AllreduceSides {
+class AllreduceJobs {
  public:
-  explicit AllreduceSides(const SidesOptions& options);
+  explicit AllreduceJobs(const AllreduceJobsOptions& options);
 
   // Null if that one takes no part.
-  [[nodiscard]] RankGroup* side_of(Contender contender) const;
+  [[nodiscard]] RankGroup* job_of(Contender contender) const;
   // Seconds of each repetition, as rank 0 saw them. Blocks until all ranks are done; throws Error
   // if the job ends before, is too slow, or did not check the result of every repetition on every
   // rank.
-  [[nodiscard]] std::vector<double> measure(RankGroup& side, const AllreduceOrder& order) const;
+  [[nodiscard]] std::vector<double> measure(RankGroup& job, const AllreduceOrder& order) const;
   // Waits for a regular end of all jobs; without it they are killed.
   void finish();
 
  private:
   int ranks_;
-  std::map<std::string, std::unique_ptr<RankGroup>> sides_;
+  std::map<std::string, std::unique_ptr<RankGroup>> jobs_;
 };
 
 }  // namespace lockstep::bench

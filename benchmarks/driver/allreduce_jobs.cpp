@@ -1,4 +1,4 @@
-#include "benchmarks/driver/allreduce_sides.h"
+#include "benchmarks/driver/allreduce_jobs.h"
 
 #include <unistd.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 using Command = std::vector<std::string>;
 
-Command c10d_command(const SidesOptions& options, const std::string& backend) {
+Command c10d_command(const AllreduceJobsOptions& options, const std::string& backend) {
   const auto folder = program_folder();
   return {folder / "lockstep",
           "run",
@@ -25,7 +25,7 @@ Command c10d_command(const SidesOptions& options, const std::string& backend) {
           options.spoiled};
 }
 
-Command mpi_command(const SidesOptions& options) {
+Command mpi_command(const AllreduceJobsOptions& options) {
   Command command{options.mpirun, "-n", std::to_string(options.ranks), "--oversubscribe"};
   if (::geteuid() == 0) {
     command.emplace_back("--allow-run-as-root");
@@ -40,37 +40,37 @@ Command mpi_command(const SidesOptions& options) {
 
 }  // namespace
 
-AllreduceSides::AllreduceSides(const SidesOptions& options) : ranks_(options.ranks) {
+AllreduceJobs::AllreduceJobs(const AllreduceJobsOptions& options) : ranks_(options.ranks) {
   for (const std::string backend : {"shm", "gloo"}) {
-    sides_[backend] = std::make_unique<RankGroup>(options.ranks, c10d_command(options, backend));
+    jobs_[backend] = std::make_unique<RankGroup>(options.ranks, c10d_command(options, backend));
   }
   if (!options.mpirun.empty()) {
-    sides_["mpi"] = std::make_unique<RankGroup>(options.ranks, mpi_command(options));
+    jobs_["mpi"] = std::make_unique<RankGroup>(options.ranks, mpi_command(options));
   }
 }
 
-RankGroup* AllreduceSides::side_of(Contender contender) const {
-  const char* side = contender == kGloo ? "gloo" : contender == kMpi ? "mpi" : "shm";
-  const auto found = sides_.find(side);
-  return found == sides_.end() ? nullptr : found->second.get();
+RankGroup* AllreduceJobs::job_of(Contender contender) const {
+  const char* job = contender == kGloo ? "gloo" : contender == kMpi ? "mpi" : "shm";
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second.get();
 }
 
-std::vector<double> AllreduceSides::measure(RankGroup& side, const AllreduceOrder& order) const {
+std::vector<double> AllreduceJobs::measure(RankGroup& job, const AllreduceOrder& order) const {
   const std::string words =
       order.contender + " " + std::to_string(order.bytes) + " " + std::to_string(order.repetitions);
-  side.tell(words);
-  const std::string answer = side.answer();
+  job.tell(words);
+  const std::string answer = job.answer();
   const auto result = nlohmann::json::parse(answer);
   if (result.at("contender") != order.contender || result.at("bytes") != order.bytes ||
       result.at("checked") != ranks_ * order.repetitions) {
-    side.reject("were to do and to check '" + words + "' and answered '" + answer + "'");
+    job.reject("were to do and to check '" + words + "' and answered '" + answer + "'");
   }
   return result.at("seconds");
 }
 
-void AllreduceSides::finish() {
-  for (const auto& [name, side] : sides_) {
-    side->finish();
+void AllreduceJobs::finish() {
+  for (const auto& [name, job] : jobs_) {
+    job->finish();
   }
 }
 

@@ -1,4 +1,4 @@
-#include "benchmarks/driver/step_sides.h"
+#include "benchmarks/driver/step_jobs.h"
 
 #include <algorithm>
 #include <cmath>
@@ -18,24 +18,29 @@ constexpr double kGpuTolerance = 2e-2;
 
 using Command = std::vector<std::string>;
 
-bool is_plain(StepSide side) { return side == kPlainCpp || side == kPlainPython; }
-bool is_python(StepSide side) { return side == kPytorch || side == kPlainPython; }
+bool is_plain(StepContender contender) {
+  return contender == kPlainCpp || contender == kPlainPython;
+}
+bool is_python(StepContender contender) {
+  return contender == kPytorch || contender == kPlainPython;
+}
 
-std::string backend_of(StepSide side, const StepSidesOptions& options) {
-  if (is_plain(side)) {
+std::string backend_of(StepContender contender, const StepJobsOptions& options) {
+  if (is_plain(contender)) {
     return "plain";
   }
-  return side == kOurs ? options.backend : options.device == "cuda" ? "nccl" : "gloo";
+  return contender == kOurs ? options.backend : options.device == "cuda" ? "nccl" : "gloo";
 }
 
 // One launcher for both libraries: it is not what is measured here.
-Command command_of(StepSide side, const std::string& backend, const StepSidesOptions& options) {
+Command command_of(StepContender contender, const std::string& backend,
+                   const StepJobsOptions& options) {
   Command command;
-  if (!is_plain(side)) {
+  if (!is_plain(contender)) {
     command = {program_folder() / "lockstep", "run", "--nproc-per-node",
                std::to_string(options.ranks)};
   }
-  if (is_python(side)) {
+  if (is_python(contender)) {
     command.insert(command.end(), {options.python, peer_program("step.py")});
   } else {
     command.push_back(program_folder() / "benchmarks/step_ranks");
@@ -45,10 +50,10 @@ Command command_of(StepSide side, const std::string& backend, const StepSidesOpt
   if (options.device == "cuda") {
     command.push_back(options.precision);
   }
-  if (options.cuda_graph && !is_python(side)) {
+  if (options.cuda_graph && !is_python(contender)) {
     command.emplace_back("cuda-graph");
   }
-  if (options.reduce_alone && side == kOurs) {
+  if (options.reduce_alone && contender == kOurs) {
     command.emplace_back("reduce-alone");
   }
   return command;
@@ -61,7 +66,7 @@ Command spoiled_if_asked(Command command, const std::string& name, const std::st
   return command;
 }
 
-// The losses of one side's first steps, by the name that an error gives it.
+// The losses of one contender's first steps, by the name that an error gives it.
 struct Losses {
   std::string name;
   std::vector<double> values;
@@ -69,16 +74,16 @@ struct Losses {
 
 // Gloo adds along a ring and shared memory by rank: with more than two ranks the sums differ in
 // their last bits, and after some steps of ResNet-18 the losses by more than the tolerance.
-bool adds_in_another_order(const StepSidesOptions& options) {
+bool adds_in_another_order(const StepJobsOptions& options) {
   return options.device == "cpu" && options.ranks > 2 && options.backend != "gloo" &&
          options.backend != "barrier";
 }
 
 // A job that is there for its losses alone.
-Losses losses_of(const std::string& name, StepSide side, const std::string& backend,
-                 const StepSidesOptions& options, int steps) {
+Losses losses_of(const std::string& name, StepContender contender, const std::string& backend,
+                 const StepJobsOptions& options, int steps) {
   RankGroup job(options.ranks,
-                spoiled_if_asked(command_of(side, backend, options), name, options.spoiled));
+                spoiled_if_asked(command_of(contender, backend, options), name, options.spoiled));
   job.tell("check " + std::to_string(steps));
   const auto json = nlohmann::json::parse(job.answer());
   job.finish();
@@ -101,19 +106,19 @@ void require_equal(const Losses& one, const Losses& other, std::size_t steps,
 
 }  // namespace
 
-StepSides::StepSides(const StepSidesOptions& options, int checked_steps) {
-  for (std::size_t i = 0; i < kStepSides; ++i) {
-    start(static_cast<StepSide>(i), options);
+StepJobs::StepJobs(const StepJobsOptions& options, int checked_steps) {
+  for (std::size_t i = 0; i < kStepContenders; ++i) {
+    start(static_cast<StepContender>(i), options);
   }
-  for (std::size_t i = 0; i < kStepSides; ++i) {
+  for (std::size_t i = 0; i < kStepContenders; ++i) {
     for (const auto& answer : tell(jobs_[i], "check " + std::to_string(checked_steps))) {
       const auto json = nlohmann::json::parse(answer);
       missing_[i] = json.value("missing", "");
       losses_[i] = json.value("losses", std::vector<double>());
     }
   }
-  const auto named = [&](StepSide side) {
-    return Losses{kStepSideNames[side].name, losses_[side]};
+  const auto named = [&](StepContender contender) {
+    return Losses{kStepContenderNames[contender].name, losses_[contender]};
   };
   require_equal(named(kOurs), named(kPlainCpp), 1, options.device);
   if (missing_[kPytorch].empty()) {
@@ -123,11 +128,11 @@ StepSides::StepSides(const StepSidesOptions& options, int checked_steps) {
   }
 }
 
-void StepSides::compare_with_pytorch(const StepSidesOptions& options, int checked_steps) const {
+void StepJobs::compare_with_pytorch(const StepJobsOptions& options, int checked_steps) const {
   // Ranks that only wait for each other average nothing: they agree before the first update.
   const auto all = static_cast<std::size_t>(options.backend == "barrier" ? 1 : checked_steps);
-  const Losses ours{kStepSideNames[kOurs].name, losses_[kOurs]};
-  const Losses pytorch{kStepSideNames[kPytorch].name, losses_[kPytorch]};
+  const Losses ours{kStepContenderNames[kOurs].name, losses_[kOurs]};
+  const Losses pytorch{kStepContenderNames[kPytorch].name, losses_[kPytorch]};
   if (!adds_in_another_order(options)) {
     require_equal(ours, pytorch, all, options.device);
     return;
@@ -138,20 +143,21 @@ void StepSides::compare_with_pytorch(const StepSidesOptions& options, int checke
                 all, options.device);
 }
 
-void StepSides::start(StepSide side, const StepSidesOptions& options) {
-  if (is_python(side) && options.python.empty()) {
-    missing_[side] = "there is no Python that has torch";
+void StepJobs::start(StepContender contender, const StepJobsOptions& options) {
+  if (is_python(contender) && options.python.empty()) {
+    missing_[contender] = "there is no Python that has torch";
     return;
   }
-  const int jobs = is_plain(side) ? options.ranks : 1;
+  const int jobs = is_plain(contender) ? options.ranks : 1;
   for (int n = 0; n < jobs; ++n) {
-    jobs_[side].push_back(std::make_unique<RankGroup>(
-        options.ranks / jobs, spoiled_if_asked(command_of(side, backend_of(side, options), options),
-                                               kStepSideNames[side].name, options.spoiled)));
+    jobs_[contender].push_back(std::make_unique<RankGroup>(
+        options.ranks / jobs,
+        spoiled_if_asked(command_of(contender, backend_of(contender, options), options),
+                         kStepContenderNames[contender].name, options.spoiled)));
   }
 }
 
-std::vector<std::string> StepSides::tell(Jobs& jobs, const std::string& order) {
+std::vector<std::string> StepJobs::tell(Jobs& jobs, const std::string& order) {
   for (const auto& job : jobs) {
     job->tell(order);
   }
@@ -162,20 +168,20 @@ std::vector<std::string> StepSides::tell(Jobs& jobs, const std::string& order) {
   return answers;
 }
 
-void StepSides::take_turn(StepSide side, const Turn& turn, StepRow& row) {
-  const auto answers =
-      tell(jobs_[side], "time " + std::to_string(turn.warm) + " " + std::to_string(turn.steps));
-  auto& measured = row.measured[side];
+void StepJobs::take_turn(StepContender contender, const Turn& turn, StepRow& row) {
+  const auto answers = tell(jobs_[contender],
+                            "time " + std::to_string(turn.warm) + " " + std::to_string(turn.steps));
+  auto& measured = row.measured[contender];
   double sum = 0;
   for (const auto& answer : answers) {
     const auto json = nlohmann::json::parse(answer);
     sum += median(json.at("seconds"));
     measured.peak_bytes = std::max<std::int64_t>(measured.peak_bytes, json.at("peak_bytes"));
     if (!json.at("loss").is_number()) {
-      jobs_[side].front()->reject("came to a loss that is no number: '" + answer + "'");
+      jobs_[contender].front()->reject("came to a loss that is no number: '" + answer + "'");
     }
     measured.loss = json.at("loss");
-    if (side == kOurs && json.contains("bytes")) {
+    if (contender == kOurs && json.contains("bytes")) {
       row.bytes = json.at("bytes");
       row.copied = json.at("copied");
       row.buckets = json.at("buckets");
@@ -186,7 +192,7 @@ void StepSides::take_turn(StepSide side, const Turn& turn, StepRow& row) {
   measured.rounds.push_back(sum / static_cast<double>(answers.size()));
 }
 
-void StepSides::finish() {
+void StepJobs::finish() {
   for (const auto& jobs : jobs_) {
     for (const auto& job : jobs) {
       job->finish();

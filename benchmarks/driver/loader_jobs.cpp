@@ -1,4 +1,4 @@
-#include "benchmarks/driver/loader_sides.h"
+#include "benchmarks/driver/loader_jobs.h"
 
 #include <nlohmann/json.hpp>
 
@@ -35,9 +35,9 @@ std::optional<double> LoaderContender::median_seconds() const {
   return seconds.empty() ? std::nullopt : std::optional(median(seconds));
 }
 
-LoaderSides::LoaderSides(const LoaderFolders& folders, const std::string& python)
+LoaderJobs::LoaderJobs(const LoaderFolders& folders, const std::string& python)
     : ours_(std::make_unique<RankGroup>(
-          1, std::vector<std::string>{program_folder() / "benchmarks/loader_side", "orders",
+          1, std::vector<std::string>{program_folder() / "benchmarks/loader_job", "orders",
                                       "{orders}", folders.photos, folders.files})) {
   if (!python.empty()) {
     peer_ = std::make_unique<RankGroup>(
@@ -46,14 +46,14 @@ LoaderSides::LoaderSides(const LoaderFolders& folders, const std::string& python
   }
 }
 
-void LoaderSides::take_turn(LoaderContender& contender) {
-  RankGroup* side = contender.ours ? ours_.get() : peer_.get();
-  if (side == nullptr) {
+void LoaderJobs::take_turn(LoaderContender& contender) {
+  RankGroup* job = contender.ours ? ours_.get() : peer_.get();
+  if (job == nullptr) {
     contender.missing = "there is no Python that has torch";
     return;
   }
-  side->tell(contender.row + " " + std::to_string(contender.workers));
-  const auto answer = nlohmann::json::parse(side->answer());
+  job->tell(contender.row + " " + std::to_string(contender.workers));
+  const auto answer = nlohmann::json::parse(job->answer());
   contender.missing = answer.value("missing", "");
   if (contender.missing.empty()) {
     contender.seconds.push_back(answer.at("seconds"));
@@ -62,7 +62,7 @@ void LoaderSides::take_turn(LoaderContender& contender) {
   }
 }
 
-void LoaderSides::take_turns(std::vector<LoaderContender>& contenders, int rounds) {
+void LoaderJobs::take_turns(std::vector<LoaderContender>& contenders, int rounds) {
   for (int round = 0; round <= rounds; ++round) {
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       auto& contender = contenders[round % 2 == 0 ? i : contenders.size() - 1 - i];
@@ -78,7 +78,7 @@ void LoaderSides::take_turns(std::vector<LoaderContender>& contenders, int round
   }
 }
 
-void LoaderSides::finish() {
+void LoaderJobs::finish() {
   ours_->finish();
   if (peer_) {
     peer_->finish();

@@ -15,7 +15,7 @@ struct LoaderContender {
   bool ours = false;
   std::string row;              // As benchmarks/peers/loader.py knows it.
   int workers = 0;              // -1: kAuto.
-  std::vector<double> seconds;  // For each round.
+  std::vector<double> seconds;  // In each round.
   std::int64_t samples = 0;     // In each.
   double sum = 0;               // What all that do the same must agree in.
   std::string missing;          // Why it took no part.
@@ -28,10 +28,10 @@ struct LoaderFolders {
   std::string files;
 };
 
-class LoaderSides {
+class LoaderJobs {
  public:
   // Starts both; without a `python` ours alone.
-  LoaderSides(const LoaderFolders& folders, const std::string& python);
+  LoaderJobs(const LoaderFolders& folders, const std::string& python);
 
   // Each contender has one turn in a round, the next one goes the opposite way; a first one warms
   // up and does not count. Throws Error naming two that do the same row and differ in their sum.

@@ -1,8 +1,8 @@
-// Our side of `lockstep bench loader`, which starts it.
+// What is ours in `lockstep bench loader`, which starts it.
 //
-//   loader_side orders PIPE PHOTOS FILES
-//   loader_side make-photos FOLDER COUNT
-//   loader_side make-files FOLDER COUNT
+//   loader_job orders PIPE PHOTOS FILES
+//   loader_job make-photos FOLDER COUNT
+//   loader_job make-files FOLDER COUNT
 //
 // Rows and answers are those of benchmarks/peers/loader.py, with `fast` and `cache` beside `exact`;
 // -1 workers means kAuto.
@@ -56,9 +56,9 @@ json epoch(DataLoader loader, const std::function<double(const data::Sample&)>& 
   return answer(seconds_since(began), samples, sum);
 }
 
-class Side {
+class Job {
  public:
-  Side(std::string photos, std::string files)
+  Job(std::string photos, std::string files)
       : photos_(std::move(photos)), files_(std::move(files)) {
     at::set_num_threads(1);
     const at::Tensor numbers = at::arange(60000, at::kLong);
@@ -170,7 +170,7 @@ class Side {
 };
 
 void carry_out_orders(const char* pipe, const std::string& photos, const std::string& files) {
-  Side side(photos, files);
+  Job job(photos, files);
   const UniqueFd orders(::open(pipe, O_RDONLY | O_CLOEXEC));
   char line[kOrderBytes + 1];
   int got = 0;
@@ -180,7 +180,7 @@ void carry_out_orders(const char* pipe, const std::string& photos, const std::st
     if (std::sscanf(line, "%47s %d", row, &workers) != 2) {
       throw Error("'" + std::string(trim(line)) + "' is no order");
     }
-    std::printf("%s\n", side.carry_out(row, workers).dump().c_str());
+    std::printf("%s\n", job.carry_out(row, workers).dump().c_str());
     std::fflush(stdout);
   }
   if (got < 0) {
@@ -208,6 +208,6 @@ int main_of(std::span<char*> arguments) {
 int main(int argc, char** argv) try {
   return lockstep::bench::main_of({argv, static_cast<std::size_t>(argc)});
 } catch (const std::exception& error) {
-  std::fprintf(stderr, "loader_side: %s\n", error.what());
+  std::fprintf(stderr, "loader_job: %s\n", error.what());
   return 1;
 }
