@@ -21,10 +21,10 @@ namespace lockstep::data {
 
 struct CacheHeader {
   std::uint64_t magic = 0;
-  std::uint64_t key = 0;  // Identifies what is in the cache.
+  std::uint64_t key = 0;  // Names what is in the cache.
   std::uint64_t images = 0;
   std::uint64_t limit = 0;  // The file never becomes longer.
-  std::uint32_t crc = 0;    // Sum of the numbers above.
+  std::uint32_t crc = 0;    // Over the numbers above.
   std::uint32_t unused = 0;
   std::uint64_t used = 0;      // Behind the last pixels; grows.
   std::uint64_t capacity = 0;  // What the disk has promised to hold; grows.
@@ -34,13 +34,19 @@ struct CacheEntry {
   std::uint64_t offset = 0;  // From the start of the file; 0: not there yet.
   std::uint32_t width = 0;
   std::uint32_t height = 0;
-  std::uint32_t crc = 0;  // Sum of index, width, height and pixels.
+  std::uint32_t crc = 0;  // Over index, width, height and pixels.
   std::uint32_t unused[3] = {0, 0, 0};
 };
 static_assert(sizeof(CacheEntry) == 32);
 static_assert(std::atomic_ref<std::uint64_t>::is_always_lock_free);
 
 inline constexpr std::size_t kCacheHeaderBytes = 4096;
+
+// The multiple of 64 at which pixels may begin that is not before `offset`.
+constexpr std::uint64_t aligned_cache_offset(std::uint64_t offset) {
+  constexpr std::uint64_t kAlignment = 64;
+  return (offset + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 // Ready to be written, with room for no pixels yet.
 CacheHeader make_cache_header(std::uint64_t key, std::uint64_t images, std::uint64_t limit);

@@ -1,210 +1,25 @@
 #include "lockstep/data/cache/image_cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
 #include <optional>
-#include <system_error>
-#include <thread>
 #include <utility>
 
-#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/data/cache/shared_file.h"
 
 namespace lockstep::data {
-namespace {
 
-constexpr std::uint64_t kAlignment = 64;
-constexpr std::uint64_t kMoreBytes = std::uint64_t{64} << 20;  // By which a file grows at least.
-
-std::uint64_t add(std::uint64_t& word, std::uint64_t bytes) {
-  return std::atomic_ref(word).fetch_add(bytes, std::memory_order_relaxed);
+ImageCache::ImageCache(ImageCacheOptions options)
+    : file_(std::move(options)),
+      checked_(
+          std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(file_.options().images))) {
 }
-
-std::uint64_t load(std::uint64_t& word) {
-  return std::atomic_ref(word).load(std::memory_order_acquire);
-}
-
-}  // namespace
-
-ImageCache::ImageCache(ImageCacheOptions options) : options_(std::move(options)) {
-  const auto start = cache_data_start(static_cast<std::uint64_t>(options_.images));
-  if (!start) {
-    refuse(std::to_string(options_.images) + " images are more than a cache can have");
-  }
-  limit_ = *start + 2 * options_.bytes + kMoreBytes;
-  checked_ = std::make_unique<std::atomic<bool>[]>(static_cast<std::size_t>(options_.images));
-  open_file();
-  try {
-    take_over_or_create();
-    map();
-  } catch (...) {
-    give_back();
-    throw;
-  }
-  raise_used();
-}
-
-// All processes that use the file share its lock; one that makes it anew holds it alone. If two
-// find it missing, one makes it and uses it from then on, so the other asks for the shared lock
-// again instead of waiting to be alone.
-void ImageCache::take_over_or_create() {
-  std::optional<Deadline> damaged_until;
-  while (true) {
-    if (!lock_file(fd_.get(), LOCK_SH)) {
-      refuse_lock("another process has held it for " + to_text(kLockTime) +
-                  "; look for one that hangs");
-    }
-    if (!is_still_named(fd_.get(), options_.path)) {  // Its last user may have removed it.
-      open_file();
-      continue;
-    }
-    if (is_usable()) {
-      return;
-    }
-    if (lock_file(fd_.get(), LOCK_EX, std::chrono::milliseconds(0))) {
-      if (is_still_named(fd_.get(), options_.path) && !is_usable()) {
-        create();
-      }
-      continue;
-    }
-    if (damaged_until && damaged_until->passed()) {
-      refuse_lock("it is damaged while others use it; end them, remove the file and start again");
-    }
-    damaged_until = damaged_until.value_or(Deadline::in(kLockTime));
-    // Two that hold it together keep each other from being alone.
-    ::flock(fd_.get(), LOCK_UN);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1 + ::getpid() % 7));
-  }
-}
-
-ImageCache::~ImageCache() {
-  if (memory_ != nullptr) {
-    ::munmap(memory_, limit_);
-  }
-  give_back();
-}
-
-// Memory that nobody else uses. A fork shares the lock: it would take the file from whoever has
-// opened it.
-void ImageCache::give_back() const {
-  const bool is_mine = owner_ == ::getpid();
-  if (options_.in_memory && is_mine && ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 &&
-      is_still_named(fd_.get(), options_.path)) {
-    ::unlink(options_.path.c_str());
-  }
-}
-
-void ImageCache::open_file() {
-  fd_.reset(::open(options_.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-  struct stat status{};
-  if (!fd_ || ::fstat(fd_.get(), &status) != 0) {
-    throw_errno("image cache '" + options_.path + "'");
-  }
-  if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
-    fd_.reset();
-    refuse("it is not a file of this user; remove it or choose another place");
-  }
-}
-
-bool ImageCache::is_usable() {
-  std::byte page[kCacheHeaderBytes];
-  struct stat status{};
-  // The length last: another process may let the file grow, and say so in the header afterwards.
-  if (::pread(fd_.get(), page, sizeof page, 0) != static_cast<ssize_t>(sizeof page) ||
-      ::fstat(fd_.get(), &status) != 0) {
-    return false;
-  }
-  const auto found =
-      read_cache_header(page, options_.key, static_cast<std::uint64_t>(options_.images));
-  if (!found || found->capacity > static_cast<std::uint64_t>(status.st_size)) {
-    return false;
-  }
-  limit_ = found->limit;
-  return true;
-}
-
-void ImageCache::require_memory(std::uint64_t bytes) const {
-  const FreeMemory memory = free_memory();
-  if (bytes > memory.bytes) {
-    refuse(size_text(bytes) + " are needed, " + size_text(memory.bytes) + " are free in " +
-           memory.limited_by + "; reduce images by a shorter side, or keep the cache on the disk");
-  }
-}
-
-// The header goes last: a file without it is made anew.
-void ImageCache::create() {
-  const auto images = static_cast<std::uint64_t>(options_.images);
-  CacheHeader header = make_cache_header(options_.key, images, limit_);
-  header.capacity = header.used + options_.bytes;
-  if (::ftruncate(fd_.get(), 0) != 0) {
-    throw_errno("image cache '" + options_.path + "'");
-  }
-  if (options_.in_memory) {  // What a killed process left has been given back by now.
-    require_memory(header.capacity);
-  }
-  const int error = allocate(fd_.get(), 0, header.capacity);
-  if (error != 0) {
-    (void)::ftruncate(fd_.get(), 0);
-    ::unlink(options_.path.c_str());
-    refuse("there is no room for " + size_text(header.capacity) + " (" +
-           std::system_category().message(error) +
-           "); free some, choose another place, or reduce images by a shorter side");
-  }
-  if (::pwrite(fd_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
-    throw_errno("image cache '" + options_.path + "'");
-  }
-}
-
-// All that the file may become. Nothing behind its end is touched.
-void ImageCache::map() {
-  void* const memory =
-      ::mmap(nullptr, limit_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd_.get(), 0);
-  if (memory == MAP_FAILED) {
-    throw_errno("image cache '" + options_.path + "': mapping " + size_text(limit_));
-  }
-  memory_ = static_cast<std::byte*>(memory);
-}
-
-// A machine that lost power may have kept entries but not the counters: what is written next must
-// not lie on them, even if they are behind what the header says is reserved.
-void ImageCache::raise_used() const {
-  std::uint64_t end = 0;
-  for (std::int64_t i = 0; i < options_.images; ++i) {
-    const auto index = static_cast<std::uint64_t>(i);
-    if (const auto view = read_cache_entry(file(), index, limit_, /*check=*/false)) {
-      const auto* pixels = reinterpret_cast<const std::byte*>(view->row(view->height));
-      end = std::max(end, static_cast<std::uint64_t>(pixels - memory_));
-    }
-  }
-  end = (end + kAlignment - 1) / kAlignment * kAlignment;
-  const std::atomic_ref used(header().used);
-  std::uint64_t now = used.load();
-  while (now < end && !used.compare_exchange_weak(now, end)) {
-  }
-}
-
-CacheHeader& ImageCache::header() const { return *reinterpret_cast<CacheHeader*>(memory_); }
-
-CacheEntry& ImageCache::entry(std::int64_t index) const {
-  return reinterpret_cast<CacheEntry*>(memory_ + kCacheHeaderBytes)[index];
-}
-
-std::uint64_t ImageCache::used_bytes() const { return std::min(load(header().used), limit_); }
 
 std::optional<ImageView> ImageCache::get(std::int64_t index) {
   std::atomic<bool>& checked = checked_[static_cast<std::size_t>(index)];
   const bool check = !checked.load(std::memory_order_acquire);
-  const auto view = read_cache_entry(file(), static_cast<std::uint64_t>(index),
-                                     std::min(load(header().capacity), limit_), check);
+  const auto view =
+      read_cache_entry(file_.bytes(), static_cast<std::uint64_t>(index), file_.capacity(), check);
   if (view && check) {
     checked.store(true, std::memory_order_release);
   }
@@ -214,28 +29,30 @@ std::optional<ImageView> ImageCache::get(std::int64_t index) {
 bool ImageCache::put(std::int64_t index, ImageView image) {
   const std::uint64_t bytes =
       static_cast<std::uint64_t>(image.width) * 3 * static_cast<std::uint64_t>(image.height);
-  const std::uint64_t taken = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const std::uint64_t taken = aligned_cache_offset(bytes);
   if (full_.load(std::memory_order_relaxed)) {
     return false;
   }
-  if (load(header().used) + taken > limit_) {  // A smaller one may still fit.
-    remember("it has reached its limit of " + size_text(limit_));
+  const std::atomic_ref used(file_.header().used);
+  // A smaller one may still fit.
+  if (used.load(std::memory_order_acquire) + taken > file_.limit()) {
+    remember("it has reached its limit of " + size_text(file_.limit()));
     return false;
   }
-  const std::uint64_t offset = add(header().used, taken);
-  if (offset + taken > limit_) {
+  const std::uint64_t offset = used.fetch_add(taken, std::memory_order_relaxed);
+  if (offset + taken > file_.limit()) {
     return false;
   }
   try {
-    reserve(offset + taken);
+    file_.reserve(offset + taken);
     write_pixels(offset, image);
   } catch (const IoError& error) {
     remember(error.what());
     full_.store(true, std::memory_order_relaxed);
     return false;
   }
-  // Whoever else writes this entry writes the same, except for the offset.
-  CacheEntry& to = entry(index);
+  // If another process writes this entry, it writes the same, except for the offset.
+  CacheEntry& to = file_.entry(index);
   std::atomic_ref(to.width).store(static_cast<std::uint32_t>(image.width),
                                   std::memory_order_relaxed);
   std::atomic_ref(to.height).store(static_cast<std::uint32_t>(image.height),
@@ -253,9 +70,7 @@ void ImageCache::write_pixels(std::uint64_t offset, ImageView image) const {
   const std::int64_t pieces = whole ? 1 : image.height;
   const std::size_t bytes = whole ? row_bytes * static_cast<std::size_t>(image.height) : row_bytes;
   for (std::int64_t y = 0; y < pieces; ++y, offset += bytes) {
-    if (!write_at(fd_.get(), offset, {image.row(y), bytes})) {
-      throw_errno("image cache '" + options_.path + "'");
-    }
+    file_.write(offset, {image.row(y), bytes});
   }
 }
 
@@ -267,46 +82,6 @@ void ImageCache::remember(const std::string& why) {
 std::string ImageCache::why_full() const {
   const std::lock_guard lock(mutex_);
   return why_full_;
-}
-
-// One process at a time asks the disk for more.
-void ImageCache::reserve(std::uint64_t end) {
-  if (end <= load(header().capacity)) {
-    return;
-  }
-  const UniqueFd own(::open(("/proc/self/fd/" + std::to_string(fd_.get())).c_str(),
-                            O_RDWR | O_CLOEXEC));  // A lock belongs to an open file.
-  if (!own) {
-    throw_errno("image cache '" + options_.path + "': opening it to reserve room");
-  }
-  if (!lock_growing(own.get())) {
-    refuse_lock("another process has been reserving room for " + to_text(kLockTime) +
-                "; look for one that hangs");
-  }
-  const std::uint64_t capacity = load(header().capacity);
-  if (end <= capacity) {
-    return;
-  }
-  const std::uint64_t wanted = std::min(std::max(end, capacity + kMoreBytes), limit_);
-  const bool is_too_much = options_.in_memory && free_memory().bytes < wanted - capacity;
-  const int error = is_too_much ? ENOMEM : allocate(own.get(), capacity, wanted);
-  if (error != 0) {
-    (void)::ftruncate(own.get(), static_cast<off_t>(capacity));  // Nobody uses what is behind.
-    refuse("there is no room for " + size_text(wanted - capacity) + " more (" +
-           std::system_category().message(error) + "); free some or choose another place");
-  }
-  std::atomic_ref(header().capacity).store(wanted, std::memory_order_release);
-}
-
-void ImageCache::refuse_lock(const std::string& if_held) const {
-  if (errno == EWOULDBLOCK || errno == EACCES) {
-    refuse(if_held);
-  }
-  throw_errno("image cache '" + options_.path + "': locking it");
-}
-
-void ImageCache::refuse(const std::string& what) const {
-  throw IoError("image cache '" + options_.path + "': " + what);
 }
 
 }  // namespace lockstep::data
