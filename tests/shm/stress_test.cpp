@@ -1,51 +1,25 @@
 // Many collectives of several groups at once, in the shape of open-mpi/ompi#11999: each rank has
-// two threads, each of them in another group. LOCKSTEP_STRESS_COUNT makes a soak of it.
+// two threads, each of them in another group.
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <random>
 
-#include "lockstep/shm/collectives/mailbox.h"
-#include "tests/shm/teams.h"
+#include "tests/shm/stress.h"
 
 namespace lockstep::shm {
 namespace {
 
+using testing::expect_no_lost_wake_up;
 using testing::FolderBoard;
-using testing::small_options;
 using testing::soon;
-
-// Sleepers look again every 50 ms, which would hide a wake-up that was lost: each one is counted.
-TeamOptions stress_options() {
-  auto options = small_options();
-  options.bell_patience = std::chrono::seconds(20);
-  return options;
-}
-void expect_no_lost_wake_up(Team& team) {
-  EXPECT_EQ(team.watch().missed_bells(), 0U) << "rank " << team.rank();
-}
-void stress_threads(int size, const testing::Body& body) {
-  testing::on_threads(
-      size,
-      [&](Team& team) {
-        body(team);
-        expect_no_lost_wake_up(team);
-      },
-      stress_options());
-}
-void stress_processes(int size, const testing::Body& body) {
-  testing::on_processes(
-      size,
-      [&](Team& team) {
-        body(team);
-        expect_no_lost_wake_up(team);
-      },
-      stress_options());
-}
+using testing::stress_count;
+using testing::stress_options;
+using testing::stress_processes;
+using testing::stress_threads;
 
 constexpr Fold kSumOfInts{.reduction = {DType::kInt32, ReduceOp::kSum}};
 
@@ -53,12 +27,8 @@ constexpr Fold kSumOfInts{.reduction = {DType::kInt32, ReduceOp::kSum}};
 constexpr int kStressRanks = 6;
 const std::vector<std::vector<int>> kGroups{{0, 1, 2, 3}, {2, 3, 4, 5}, {4, 5, 0, 1}};
 
-// Collectives of all groups together.
-int total() {
-  const char* text = std::getenv("LOCKSTEP_STRESS_COUNT");
-  return text != nullptr ? std::atoi(text) : 3000;
-}
-int per_group() { return std::max(total() / static_cast<int>(kGroups.size()), 1); }
+// Collectives of one group.
+int per_group() { return std::max(stress_count() / static_cast<int>(kGroups.size()), 1); }
 
 // What the members agree on without talking: how many elements, and whose lie in the arena.
 struct Round {
@@ -171,73 +141,6 @@ TEST(ShmStress, ProcessesOfOverlappingGroupsGetTheirSums) {
     EXPECT_EQ(status, 0);
   }
 }
-
-void send_number(Mailbox& mailbox, std::uint64_t tag, int number) {
-  mailbox.send(1, tag, reinterpret_cast<const std::byte*>(&number), sizeof number);
-}
-int receive_number(Mailbox& mailbox, std::uint64_t tag) {
-  int number = -1;
-  const auto receipt = mailbox.post({.source = 0,
-                                     .tag = tag,
-                                     .data = reinterpret_cast<std::byte*>(&number),
-                                     .bytes = sizeof number});
-  const auto deadline = soon();
-  while (!mailbox.is_done(*receipt) && !deadline.passed()) {
-  }
-  return number;
-}
-
-// The receiver looks all the time, and letters are freed and used again while it does; now and then
-// it lets some lie, so that they come in another order than they are taken.
-void keep_order(Team& team) {
-  Mailbox mailbox(team);
-  for (int i = 0; i < 10 * total(); i += 10) {
-    if (team.rank() == 0) {
-      for (int k = 0; k < 10; ++k) {
-        send_number(mailbox, static_cast<std::uint64_t>(k % 2), i + k);
-      }
-      if (i % 1000 == 0) {
-        barrier(team, soon());  // Not too far ahead.
-      }
-      continue;
-    }
-    if (i % 1000 == 0) {
-      barrier(team, soon());
-    }
-    for (const int tag : {1, 0}) {
-      for (int k = tag; k < 10; k += 2) {
-        ASSERT_EQ(receive_number(mailbox, static_cast<std::uint64_t>(tag)), i + k);
-      }
-    }
-  }
-  barrier(team, soon());
-}
-
-TEST(ShmStress, MessagesBetweenThreadsKeepTheirOrder) { stress_threads(2, keep_order); }
-TEST(ShmStress, MessagesBetweenProcessesKeepTheirOrder) { stress_processes(2, keep_order); }
-
-// Each message finds a receiver that sleeps, or is about to.
-void take_turns(Team& team) {
-  Mailbox mailbox(team);
-  const int other = 1 - team.rank();
-  for (int i = 0; i < total(); ++i) {
-    int got = -1;
-    const auto receipt = mailbox.post(
-        {.source = other, .data = reinterpret_cast<std::byte*>(&got), .bytes = sizeof got});
-    if (i % 2 == team.rank()) {
-      mailbox.send(other, 0, reinterpret_cast<const std::byte*>(&i), sizeof i);
-    }
-    mailbox.wait(*receipt, soon());
-    ASSERT_EQ(got, i);
-    if (i % 2 != team.rank()) {
-      mailbox.send(other, 0, reinterpret_cast<const std::byte*>(&i), sizeof i);
-    }
-  }
-  barrier(team, soon());
-}
-
-TEST(ShmStress, MessagesWakeTheirReceiverOnThreads) { stress_threads(2, take_turns); }
-TEST(ShmStress, MessagesWakeTheirReceiverInProcesses) { stress_processes(2, take_turns); }
 
 // All kinds after each other, of sizes below and above a chunk, with every value checked: what
 // shows that two staging buffers are enough.
