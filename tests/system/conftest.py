@@ -38,3 +38,14 @@ if os.fork() == 0:
 while not os.path.exists("daemon" + os.environ["RANK"]):
     time.sleep(0.01)
 """
+
+# A worker that notes the signal which it gets, in a file, and then leaves in order.
+POLITE = """
+import os, signal, sys, time
+def leave(number, frame):
+    open("got%s.%d" % (os.environ["RANK"], number), "w").close()
+    time.sleep(0.2)
+    sys.exit(0)
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+    signal.signal(number, leave)
+"""
