@@ -4,10 +4,10 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
-#include <new>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/keep_forever.h"
 
 namespace lockstep {
 namespace {
@@ -46,9 +46,8 @@ WorkQueue::~WorkQueue() {
     return;
   }
   if (!fork_guard_.in_owner()) {
-    // The thread is not here: its stack may be another's by now, so it is not even detached.
-    new (std::nothrow) std::thread(std::move(thread_));  // For ever.
-    new (std::nothrow) std::shared_ptr<State>(state_);
+    keep_forever(std::move(thread_));
+    keep_forever(state_);
     return;
   }
   {

@@ -5,9 +5,9 @@
 #include <condition_variable>
 #include <list>
 #include <mutex>
-#include <new>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/keep_forever.h"
 
 namespace lockstep::shm {
 namespace {
@@ -39,9 +39,8 @@ ReceiveThread::~ReceiveThread() {
     return;
   }
   if (!fork_guard_.in_owner()) {
-    // The thread is not here: its stack may be another's by now, so it is not even detached.
-    new (std::nothrow) std::thread(std::move(thread_));  // For ever.
-    new (std::nothrow) std::shared_ptr<State>(state_);
+    keep_forever(std::move(thread_));
+    keep_forever(state_);
     return;
   }
   {
