@@ -9,36 +9,10 @@
 #include <thread>
 
 #include "lockstep/base/deadline.h"
+#include "tests/support/idle_process.h"
 
 namespace lockstep {
 namespace {
-
-// A child that does nothing until it is killed.
-class Child {
- public:
-  Child() : pid_(::fork()) {
-    if (pid_ == 0) {
-      while (true) {
-        ::pause();
-      }
-    }
-  }
-  ~Child() {
-    if (!reaped_) {
-      ::kill(pid_, SIGKILL);
-      reap();
-    }
-  }
-  void reap() {
-    ::waitpid(pid_, nullptr, 0);
-    reaped_ = true;
-  }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_;
-  bool reaped_ = false;
-};
 
 Life wait_for(const ProcessId& process, Life wanted) {
   const auto deadline = Deadline::in(std::chrono::seconds(10));
@@ -51,7 +25,7 @@ Life wait_for(const ProcessId& process, Life wanted) {
 TEST(StateOf, ThisProcessRuns) { EXPECT_EQ(state_of(identify(::getpid())).life, Life::kRunning); }
 
 TEST(StateOf, AStoppedProcessGoesOn) {
-  const Child child;
+  const test::IdleProcess child;
   const auto process = identify(child.pid());
   ::kill(child.pid(), SIGSTOP);
   EXPECT_EQ(wait_for(process, Life::kStopped), Life::kStopped);
@@ -60,7 +34,7 @@ TEST(StateOf, AStoppedProcessGoesOn) {
 }
 
 TEST(StateOf, AZombieHasEndedAndItsSignalIsKnown) {
-  Child child;
+  test::IdleProcess child;
   const auto process = identify(child.pid());
   ::kill(child.pid(), SIGKILL);
   ASSERT_EQ(wait_for(process, Life::kEnded), Life::kEnded);

@@ -11,41 +11,13 @@
 #include <thread>
 
 #include "tests/shm/teams.h"
+#include "tests/support/idle_process.h"
 
 namespace lockstep::shm {
 namespace {
 
+using test::IdleProcess;
 using testing::soon;
-
-// A process that does nothing until it is killed.
-class Idle {
- public:
-  Idle() : pid_(::fork()) {
-    if (pid_ == 0) {
-      while (true) {
-        ::pause();
-      }
-    }
-  }
-  Idle(const Idle&) = delete;
-  Idle& operator=(const Idle&) = delete;
-  ~Idle() {
-    kill();
-    reap();
-  }
-  void kill() const { ::kill(pid_, SIGKILL); }
-  void reap() {
-    if (!reaped_) {
-      ::waitpid(pid_, nullptr, 0);
-      reaped_ = true;
-    }
-  }
-  [[nodiscard]] pid_t pid() const { return pid_; }
-
- private:
-  pid_t pid_;
-  bool reaped_ = false;
-};
 
 std::optional<int> look_until_ended(Liveness& liveness, const Liveness::ProcessPointer& process) {
   const auto deadline = soon();
@@ -68,7 +40,7 @@ class ShmLiveness : public ::testing::TestWithParam<std::size_t> {
 INSTANTIATE_TEST_SUITE_P(MostPidfds, ShmLiveness, ::testing::Values(100, 0));
 
 TEST_P(ShmLiveness, AProcessThatWasKilledHasEndedByItsSignal) {
-  Idle idle;
+  IdleProcess idle;
   const auto process = liveness_.watch(identify(idle.pid()));
   liveness_.look();
   EXPECT_FALSE(process->ended_by());
@@ -77,7 +49,7 @@ TEST_P(ShmLiveness, AProcessThatWasKilledHasEndedByItsSignal) {
 }
 
 TEST_P(ShmLiveness, AProcessThatNobodyKnowsAnyMoreHasEnded) {
-  Idle idle;
+  IdleProcess idle;
   const auto id = identify(idle.pid());
   idle.kill();
   idle.reap();
@@ -85,7 +57,7 @@ TEST_P(ShmLiveness, AProcessThatNobodyKnowsAnyMoreHasEnded) {
 }
 
 TEST_P(ShmLiveness, AStoppedProcessHasNotEnded) {
-  const Idle idle;
+  const IdleProcess idle;
   const auto process = liveness_.watch(identify(idle.pid()));
   ::kill(idle.pid(), SIGSTOP);
   while (state_of(identify(idle.pid())).life != Life::kStopped) {
@@ -113,7 +85,7 @@ TEST_P(ShmLiveness, AForkThatLivesOnHidesNoDeath) {
 }
 
 TEST_P(ShmLiveness, AnotherProcessWithThePidIsNotIt) {
-  const Idle idle;
+  const IdleProcess idle;
   auto id = identify(idle.pid());
   id.start_time += 1;
   EXPECT_EQ(look_until_ended(liveness_, liveness_.watch(id)), 0);
@@ -127,10 +99,10 @@ TEST_P(ShmLiveness, ThisProcessLives) {
 }
 
 TEST_P(ShmLiveness, KnowsManyThatEndAtOnce) {
-  std::vector<std::unique_ptr<Idle>> idles;
+  std::vector<std::unique_ptr<IdleProcess>> idles;
   std::vector<Liveness::ProcessPointer> processes;
   for (int i = 0; i < 80; ++i) {
-    idles.push_back(std::make_unique<Idle>());
+    idles.push_back(std::make_unique<IdleProcess>());
     processes.push_back(liveness_.watch(identify(idles.back()->pid())));
   }
   for (const auto& idle : idles) {
@@ -147,7 +119,7 @@ TEST_P(ShmLiveness, KnowsManyThatEndAtOnce) {
 
 TEST(ShmLivenessPidfds, AreOneForEachProcessHoweverOftenItIsWatched) {
   Liveness liveness;
-  const Idle idle;
+  const IdleProcess idle;
   const auto before = descriptors();
   {
     const auto one = liveness.watch(identify(idle.pid()));
@@ -167,10 +139,10 @@ TEST(ShmLivenessPidfds, AreNoMoreThanAQuarterOfAllDescriptors) {
   ::setrlimit(RLIMIT_NOFILE, &few);
   Liveness liveness;
   ::setrlimit(RLIMIT_NOFILE, &before);
-  std::vector<std::unique_ptr<Idle>> idles;
+  std::vector<std::unique_ptr<IdleProcess>> idles;
   std::vector<Liveness::ProcessPointer> processes;
   for (int i = 0; i < 5; ++i) {
-    idles.push_back(std::make_unique<Idle>());
+    idles.push_back(std::make_unique<IdleProcess>());
     processes.push_back(liveness.watch(identify(idles.back()->pid())));
   }
   EXPECT_EQ(liveness.pidfds(), 2U);
@@ -182,7 +154,7 @@ TEST(ShmLivenessPidfds, AreNoMoreThanAQuarterOfAllDescriptors) {
 
 TEST(ShmLivenessPidfds, AreLeftAloneByAForkThatForgetsThem) {
   Liveness liveness;
-  Idle idle;
+  IdleProcess idle;
   auto process = liveness.watch(identify(idle.pid()));
   const pid_t child = ::fork();
   if (child == 0) {
@@ -197,12 +169,12 @@ TEST(ShmLivenessPidfds, AreLeftAloneByAForkThatForgetsThem) {
 // A fork that holds the pidfd open must not make the epoll report it for ever.
 TEST(ShmLivenessPidfds, AreForgottenAlsoWhenAForkHoldsThem) {
   Liveness liveness;
-  Idle idle;
+  IdleProcess idle;
   auto process = liveness.watch(identify(idle.pid()));
-  const Idle holder;
+  const IdleProcess holder;
   process.reset();
   idle.kill();
-  const Idle other;
+  const IdleProcess other;
   const auto next = liveness.watch(identify(other.pid()));  // Gets the number of the one before.
   idle.reap();
   liveness.look();
