@@ -37,12 +37,12 @@ NetworkThread::NetworkThread(int rank, std::vector<RankAddress> addresses, Liste
 void NetworkThread::stop() {
   const std::lock_guard lock(stop_mutex_);
   if (thread_.joinable()) {
-    give({.what = Order::What::kStop});
+    enqueue({.what = Order::What::kStop});
     thread_.join();
   }
 }
 
-void NetworkThread::give(Order order) {
+void NetworkThread::enqueue(Order order) {
   std::unique_lock lock(mutex_);
   if (is_over_) {
     lock.unlock();
@@ -56,20 +56,20 @@ void NetworkThread::give(Order order) {
 }
 
 void NetworkThread::post(MessagePointer message) {
-  give({.what = Order::What::kPost, .message = std::move(message)});
+  enqueue({.what = Order::What::kPost, .message = std::move(message)});
 }
 
 void NetworkThread::when_done(MessagePointer message, Deadline deadline,
                               std::function<void()> tell) {
   callbacks_.start();  // Here: in the network's thread there is nobody to tell if it cannot be.
-  give({.what = Order::What::kTell,
-        .message = std::move(message),
-        .deadline = deadline,
-        .tell = std::move(tell)});
+  enqueue({.what = Order::What::kTell,
+           .message = std::move(message),
+           .deadline = deadline,
+           .tell = std::move(tell)});
 }
 
 void NetworkThread::close(const std::string& reason, Close how) {
-  give({.what = Order::What::kClose, .reason = reason, .how = how});
+  enqueue({.what = Order::What::kClose, .reason = reason, .how = how});
   if (how == Close::kAtOnce) {
     std::unique_lock lock(mutex_);
     one_done_.wait_until(lock, Deadline::in(kEndWithin).at(), [&] { return has_ended_; });

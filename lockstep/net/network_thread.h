@@ -47,7 +47,7 @@ class NetworkThread {
     std::string reason = {};
     Close how = Close::kAtOnce;
   };
-  void give(Order order);
+  void enqueue(Order order);
   void run();
   void obey(Order& order);
   void check_times();

@@ -26,7 +26,7 @@
 namespace lockstep::comm {
 namespace {
 
-// Lends one piece of memory to every tensor of its size while it is free.
+// Offers one piece of memory to every tensor of its size while it is free.
 class OnePlace : public MemorySource {
  public:
   explicit OnePlace(at::Tensor memory) : memory_(std::move(memory)) {}

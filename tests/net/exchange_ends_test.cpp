@@ -14,20 +14,11 @@
 namespace lockstep::net {
 namespace {
 
-using lockstep::testing::Ints;
-using lockstep::testing::Mailboxes;
-using lockstep::testing::numbers;
-using lockstep::testing::RawRank;
-using lockstep::testing::RawRanks;
-using lockstep::testing::Receive;
-using lockstep::testing::send;
-using lockstep::testing::soon;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
-using Kind = Frame::Kind;
 
 TEST(ExchangeEnds, WhatWasSentArrivesAlthoughTheSenderHasLeft) {
-  for (const std::size_t count : lockstep::testing::kCounts) {
+  for (const std::size_t count : kCounts) {
     for (const bool is_awaited : {true, false}) {
       Mailboxes group(2);
       send(group[1], 0, 9, {1});  // Unread by rank 0, which then leaves.

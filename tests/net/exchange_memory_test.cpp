@@ -7,16 +7,6 @@
 namespace lockstep::net {
 namespace {
 
-using lockstep::testing::Ints;
-using lockstep::testing::Mailboxes;
-using lockstep::testing::numbers;
-using lockstep::testing::RawRank;
-using lockstep::testing::RawRanks;
-using lockstep::testing::Receive;
-using lockstep::testing::send;
-using lockstep::testing::soon;
-using Kind = Frame::Kind;
-
 // Until it fails because this time is over.
 void give_up(Mailbox& box, const MessagePointer& message, std::chrono::milliseconds after) {
   std::promise<void> told;

@@ -10,8 +10,9 @@
 #include "lockstep/net/mailbox.h"
 #include "tests/support/soon.h"
 
-namespace lockstep::testing {
+namespace lockstep::net {
 
+using lockstep::testing::soon;
 using Ints = std::vector<std::int32_t>;
 
 struct Mailboxes {
@@ -25,17 +26,17 @@ struct Mailboxes {
       box->open(addresses);
     }
   }
-  net::Mailbox& operator[](int rank) { return *boxes[static_cast<std::size_t>(rank)]; }
-  std::vector<std::unique_ptr<net::Mailbox>> boxes;
+  Mailbox& operator[](int rank) { return *boxes[static_cast<std::size_t>(rank)]; }
+  std::vector<std::unique_ptr<Mailbox>> boxes;
 };
 
-inline net::MessagePointer send(net::Mailbox& box, int to, std::uint64_t tag, Ints values) {
+inline MessagePointer send(Mailbox& box, int to, std::uint64_t tag, Ints values) {
   const auto owner = std::make_shared<Ints>(std::move(values));
   return box.send(to, tag, std::as_bytes(std::span(*owner)), owner);
 }
 
 struct Receive {
-  Receive(net::Mailbox& the_box, int from, std::uint64_t tag, std::size_t count = 1)
+  Receive(Mailbox& the_box, int from, std::uint64_t tag, std::size_t count = 1)
       : box(the_box),
         values(std::make_shared<Ints>(count)),
         message(box.receive(from, tag, std::as_writable_bytes(std::span(*values)), values)) {}
@@ -48,9 +49,9 @@ struct Receive {
     }
     return *values;
   }
-  net::Mailbox& box;
+  Mailbox& box;
   std::shared_ptr<Ints> values;
-  net::MessagePointer message;
+  MessagePointer message;
 };
 
 inline Ints numbers(std::size_t count, int first) {
@@ -62,4 +63,4 @@ inline Ints numbers(std::size_t count, int first) {
 // The sizes of small and large messages.
 inline constexpr std::size_t kCounts[] = {1, 4096, 4097, 2000000};
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::net

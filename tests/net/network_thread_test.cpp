@@ -10,12 +10,6 @@
 namespace lockstep::net {
 namespace {
 
-using lockstep::testing::Ints;
-using lockstep::testing::Mailboxes;
-using lockstep::testing::numbers;
-using lockstep::testing::Receive;
-using lockstep::testing::send;
-using lockstep::testing::soon;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 

@@ -219,7 +219,7 @@ UniqueFd knock(const RankAddress& address, const std::vector<Frame>& frames) {
   return fd;
 }
 
-// Whoever knocks says first who it is, with the token of the one it wants.
+// A rank that connects first says who it is, with the token of the rank it wants.
 TEST(Peers, AStrangerIsSentAwayAndHarmsNobody) {
   Ranks ranks(2);
   for (const Frame& hello : {Frame{.kind = Kind::kHello, .tag = 101, .id = 1},  // Another's token.

@@ -11,9 +11,9 @@
 #include "lockstep/net/mailbox.h"
 #include "tests/net/mailboxes.h"
 
-namespace lockstep::testing {
+namespace lockstep::net {
 
-using Kind = net::Frame::Kind;
+using Kind = Frame::Kind;
 
 class RawRank {
  public:
@@ -32,13 +32,13 @@ class RawRank {
     EXPECT_EQ(read().kind, Kind::kWelcome);
   }
 
-  void write(const net::Frame& frame) { write(&frame, sizeof frame); }
+  void write(const Frame& frame) { write(&frame, sizeof frame); }
   void write(const void* data, std::size_t bytes) {
     EXPECT_EQ(::send(socket_.get(), data, bytes, MSG_NOSIGNAL), static_cast<ssize_t>(bytes));
   }
   // The next frame; kHello if none comes for long.
-  net::Frame read() {
-    net::Frame frame;
+  Frame read() {
+    Frame frame;
     read(&frame, sizeof frame);
     return frame;
   }
@@ -71,7 +71,7 @@ struct RawRanks {
     }
     box.open(addresses);
   }
-  net::Mailbox box{0, "127.0.0.1"};
+  Mailbox box{0, "127.0.0.1"};
 };
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::net

@@ -14,11 +14,6 @@
 namespace lockstep::net {
 namespace {
 
-using lockstep::testing::numbers;
-using lockstep::testing::Receive;
-using lockstep::testing::send;
-using lockstep::testing::soon;
-
 bool run(const std::string& command) {
   return std::system((command + " >/dev/null 2>&1").c_str()) == 0;  // NOLINT: no user's text.
 }

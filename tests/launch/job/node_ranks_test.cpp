@@ -23,16 +23,16 @@ TEST(NaturalLess, ComparesNumbersAsNumbers) {
   EXPECT_NE(natural_less("a01", "a1"), natural_less("a1", "a01")) << "an order, not a tie";
 }
 
-TEST(Seats, LeaderFirstThenByHost) {
+TEST(NodeRanks, LeaderFirstThenByHost) {
   EXPECT_THAT(assign_node_ranks({join("z"), join("n10"), join("n2")}), ElementsAre(0, 2, 1));
 }
 
-TEST(Seats, PinnedRanksAreKept) {
+TEST(NodeRanks, PinnedRanksAreKept) {
   EXPECT_THAT(assign_node_ranks({join("z"), join("b", 0), join("a")}), ElementsAre(1, 0, 2));
   EXPECT_THAT(assign_node_ranks({join("z", 2), join("b", 1), join("a", 0)}), ElementsAre(2, 1, 0));
 }
 
-TEST(Seats, SameHostIsOrderedByPid) {
+TEST(NodeRanks, SameHostIsOrderedByPid) {
   EXPECT_THAT(assign_node_ranks({join("h", -1, 3, 9), join("h", -1, 3, 8), join("h", -1, 3, 7)}),
               ElementsAre(0, 2, 1));
 }

@@ -127,7 +127,7 @@ TEST_F(NodeServerTest, HeartbeatsComeWhileTheLeaderIsBusy) {
   Channel channel(connect());
   channel.send(Join{});
   run_until([&] { return !members_.empty(); });
-  channel.receive();  // The greeting. From here on nobody runs the hub's loop.
+  channel.receive();  // The greeting. From here on nobody runs the server's loop.
   pollfd waiting{channel.fd(), POLLIN, 0};
   EXPECT_EQ(::poll(&waiting, 1, 10000), 1) << "no sign of life from a leader that is busy";
 }

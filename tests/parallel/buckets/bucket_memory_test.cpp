@@ -41,7 +41,7 @@ class BucketMemory : public ::testing::Test {
                          average_of(4, Average::Divide::kInSum)};
 };
 
-TEST_F(BucketMemory, LendsThePlaceOfItsLargestGradientWhileThatIsUndefined) {
+TEST_F(BucketMemory, OffersThePlaceOfItsLargestGradientWhileThatIsUndefined) {
   EXPECT_EQ(bucket_.memory_for(0).data, nullptr);  // Not aligned: the other one is.
   const void* const place = bucket_.contents().narrow(0, 4, 6).const_data_ptr();
   EXPECT_EQ(bucket_.memory_for(1).data, place);
@@ -124,7 +124,7 @@ TEST_F(BucketMemory, IsLeftForAKeptGradientAlongWithWhatIsToBeAddedTo) {
   EXPECT_FALSE(bucket_.leave_kept_memory().moved);
 }
 
-// Lends the place of a bucket's second gradient.
+// Offers the place of a bucket's second gradient.
 struct SecondPlace : comm::MemorySource {
   explicit SecondPlace(const GradientBucket& whose) : bucket(whose) {}
   Memory memory_for(std::size_t /*bytes*/) override { return bucket.memory_for(1); }

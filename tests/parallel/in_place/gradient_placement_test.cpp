@@ -18,8 +18,8 @@ constexpr std::int64_t kElements = 10'000;  // Large enough for a gradient to be
 // of one size, 2 is too small.
 class GradientPlacementTest : public ::testing::Test {
  protected:
-  void begin() { GradientPlacement::begin(births_); }
-  ~GradientPlacementTest() override { births_->end(); }
+  void begin() { GradientPlacement::begin(placement_); }
+  ~GradientPlacementTest() override { placement_->end(); }
 
   std::shared_ptr<GradientPlacement> make() {
     const auto place = [this](std::size_t parameter) {
@@ -34,7 +34,7 @@ class GradientPlacementTest : public ::testing::Test {
 
   at::Tensor gradient_made(std::size_t parameter, std::int64_t elements = kElements) {
     auto gradient = at::empty({elements});
-    births_->gradient_made(parameter, gradient);
+    placement_->gradient_made(parameter, gradient);
     return gradient;
   }
   [[nodiscard]] bool in_place(const at::Tensor& tensor, std::size_t parameter) const {
@@ -47,7 +47,7 @@ class GradientPlacementTest : public ::testing::Test {
   std::vector<at::Tensor> memory_{at::empty({kElements}), at::empty({kElements}), at::empty({10})};
   std::vector<std::size_t> asked_;
   int pass_ = 0;  // That the thread is in.
-  std::shared_ptr<GradientPlacement> births_ = make();
+  std::shared_ptr<GradientPlacement> placement_ = make();
 };
 
 TEST_F(GradientPlacementTest, FollowWhatTheLastPassDid) {
@@ -59,7 +59,7 @@ TEST_F(GradientPlacementTest, FollowWhatTheLastPassDid) {
     EXPECT_EQ(in_place(gradient_made(0), 0), pass > 0);
     EXPECT_FALSE(in_place(temporary, 1));
     const auto later = at::empty({kElements});
-    births_->end();
+    placement_->end();
   }
   EXPECT_THAT(asked_, ElementsAre(1, 0, 1, 0));
   at::empty({kElements});
@@ -70,10 +70,10 @@ TEST_F(GradientPlacementTest, FollowWhatTheLastPassDid) {
 TEST_F(GradientPlacementTest, CountTheLastTensorAtAnAddress) {
   const auto gradient = at::empty({kElements});
   begin();
-  births_->made(gradient.const_data_ptr(), gradient.nbytes());
-  births_->made(gradient.const_data_ptr(), gradient.nbytes());
-  births_->gradient_made(0, gradient);
-  births_->end();
+  placement_->made(gradient.const_data_ptr(), gradient.nbytes());
+  placement_->made(gradient.const_data_ptr(), gradient.nbytes());
+  placement_->gradient_made(0, gradient);
+  placement_->end();
   begin();
   const auto first = at::empty({kElements});
   EXPECT_FALSE(in_place(first, 0));
@@ -84,11 +84,11 @@ TEST_F(GradientPlacementTest, LearnAnotherOrder) {
   begin();
   gradient_made(0);
   gradient_made(1);
-  births_->end();
+  placement_->end();
   begin();
   EXPECT_TRUE(in_place(gradient_made(1), 0));  // A wrong guess.
   gradient_made(0);
-  births_->end();
+  placement_->end();
   begin();
   EXPECT_TRUE(in_place(gradient_made(1), 1));
   EXPECT_TRUE(in_place(gradient_made(0), 0));
@@ -98,19 +98,19 @@ TEST_F(GradientPlacementTest, AParameterMayBeLeftOut) {
   begin();
   gradient_made(0);
   gradient_made(1);
-  births_->end();
+  placement_->end();
   begin();
-  births_->gradient_made(0, at::Tensor());
+  placement_->gradient_made(0, at::Tensor());
   EXPECT_TRUE(in_place(gradient_made(1), 1));
 }
 
 TEST_F(GradientPlacementTest, GradientsThatWereAddedToOthersTeachNothing) {
   begin();
   gradient_made(0);
-  births_->end();
+  placement_->end();
   begin();
-  births_->gradient_made(0, at::empty({3}));
-  births_->end();
+  placement_->gradient_made(0, at::empty({3}));
+  placement_->end();
   begin();
   EXPECT_TRUE(in_place(gradient_made(0), 0));
 }
@@ -122,9 +122,9 @@ TEST_F(GradientPlacementTest, AreAvoidedForLongerEachTime) {
     begin();
     if (in_place(gradient_made(0), 0)) {
       guessed.push_back(pass);
-      births_->avoid(0);
+      placement_->avoid(0);
     }
-    births_->end();
+    placement_->end();
   }
   EXPECT_THAT(guessed, ElementsAre(1, 6, 15));
 }
@@ -133,9 +133,9 @@ TEST_F(GradientPlacementTest, AreAvoidedForLongerEachTime) {
 TEST_F(GradientPlacementTest, AreClosedByTheFirstTensorOutsideOfAPass) {
   begin();
   gradient_made(0);
-  births_->end();
+  placement_->end();
   begin();
-  EXPECT_EQ(comm::memory_source(), births_);
+  EXPECT_EQ(comm::memory_source(), placement_);
   pass_ = -1;
   EXPECT_FALSE(in_place(at::empty({kElements}), 0));
   EXPECT_EQ(comm::memory_source(), nullptr);
@@ -148,9 +148,9 @@ TEST_F(GradientPlacementTest, AreClosedByTheFirstTensorOutsideOfAPass) {
 TEST_F(GradientPlacementTest, MayBeClosedByAnotherThread) {
   begin();
   gradient_made(0);
-  births_->end();
+  placement_->end();
   begin();
-  std::thread([this] { births_->close(); }).join();
+  std::thread([this] { placement_->close(); }).join();
   EXPECT_FALSE(in_place(at::empty({kElements}), 0));
   pass_ = -1;
   at::empty({1});
@@ -161,13 +161,13 @@ TEST_F(GradientPlacementTest, TheFirstOfTwoIsAskedUntilItsPassIsOver) {
   const auto second = make();
   begin();
   GradientPlacement::begin(second);
-  EXPECT_EQ(comm::memory_source(), births_);
+  EXPECT_EQ(comm::memory_source(), placement_);
   second->end();
-  EXPECT_EQ(comm::memory_source(), births_);
+  EXPECT_EQ(comm::memory_source(), placement_);
   pass_ = 1;
   GradientPlacement::begin(second);
   EXPECT_EQ(comm::memory_source(), second);
-  births_->end();
+  placement_->end();
   EXPECT_EQ(comm::memory_source(), second);
   second->end();
   EXPECT_EQ(comm::memory_source(), nullptr);
@@ -180,13 +180,13 @@ TEST_F(GradientPlacementTest, AGradientThatIsNoMemoryIsPassedOver) {
     begin();
     EXPECT_EQ(in_place(gradient_made(0), 0), pass > 0);
     EXPECT_EQ(in_place(gradient_made(1), 1), pass > 0);
-    births_->end();
+    placement_->end();
   }
   asked_.clear();
   begin();
-  births_->gradient_made(0, sparse);
+  placement_->gradient_made(0, sparse);
   EXPECT_TRUE(in_place(gradient_made(1), 1));
-  births_->end();
+  placement_->end();
   EXPECT_THAT(asked_, ElementsAre(1));
   begin();
   EXPECT_TRUE(in_place(gradient_made(1), 1));
@@ -196,7 +196,7 @@ TEST_F(GradientPlacementTest, AGradientThatIsNoMemoryIsPassedOver) {
 TEST_F(GradientPlacementTest, GradientsOfAGraphAreNotPlaced) {
   begin();
   gradient_made(0);
-  births_->end();
+  placement_->end();
   const at::AutoGradMode create_graph(true);
   begin();
   EXPECT_FALSE(in_place(gradient_made(0), 0));

@@ -22,7 +22,7 @@ using lockstep::testing::Tensors;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(HostsMoves, AMessageMayHaveGapsAndComeFromAnywhere) {
+TEST(HostsBackendDataMovement, AMessageMayHaveGapsAndComeFromAnywhere) {
   run_on_hosts({1, 1, 1}, [](Group& world) {
     if (world.rank() > 0) {
       Tensors tensors{at::full({2, 3}, static_cast<float>(world.rank())).t()};
@@ -43,7 +43,7 @@ TEST(HostsMoves, AMessageMayHaveGapsAndComeFromAnywhere) {
   });
 }
 
-TEST(HostsMoves, AReceiveEndsWhenItsGroupDoes) {
+TEST(HostsBackendDataMovement, AReceiveEndsWhenItsGroupDoes) {
   run_on_hosts({1, 1, 1}, [](Group& world) {
     Tensors tensors{at::full({3}, 1.0F)};
     if (world.rank() == 0) {
@@ -77,7 +77,7 @@ int count_connections() {
   return count;
 }
 
-TEST(HostsMoves, OnlyRanksThatHaveAMessageForEachOtherAreConnected) {
+TEST(HostsBackendDataMovement, OnlyRanksThatHaveAMessageForEachOtherAreConnected) {
   run_on_hosts({2, 2}, [](Group& world) {
     const int before = count_connections();
     const auto group = world.new_group({0, 1, 2, 3});
@@ -99,7 +99,7 @@ TEST(HostsMoves, OnlyRanksThatHaveAMessageForEachOtherAreConnected) {
   });
 }
 
-TEST(HostsMoves, TheFirstReceiveReturnsAtOnceAlthoughNobodySends) {
+TEST(HostsBackendDataMovement, TheFirstReceiveReturnsAtOnceAlthoughNobodySends) {
   run_on_hosts({1, 1, 1}, [](Group& world) {
     Tensors tensors{at::zeros({3})};
     if (world.rank() == 0) {
@@ -122,7 +122,7 @@ TEST(HostsMoves, TheFirstReceiveReturnsAtOnceAlthoughNobodySends) {
   });
 }
 
-TEST(HostsMoves, ManyMessagesBothWaysRightAwayKeepTheirOrder) {
+TEST(HostsBackendDataMovement, ManyMessagesBothWaysRightAwayKeepTheirOrder) {
   run_on_hosts({1, 2, 1}, [](Group& world) {
     constexpr int kMany = 100;
     std::vector<c10::intrusive_ptr<c10d::Work>> sends;
@@ -157,7 +157,7 @@ TEST(HostsMoves, ManyMessagesBothWaysRightAwayKeepTheirOrder) {
 }
 
 // At any moment while its peers connect with it.
-TEST(HostsMoves, ARankThatEndsWhileItIsBeingConnectedWithIsNamed) {
+TEST(HostsBackendDataMovement, ARankThatEndsWhileItIsBeingConnectedWithIsNamed) {
   for (const int delay_us : {0, 1000, 5000, 20000}) {
     run_on_hosts({1, 1, 1}, [&](Group& world) {
       Tensors tensors{at::zeros({100000})};

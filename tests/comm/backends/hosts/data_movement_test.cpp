@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
 // Small enough to travel beside the check, and not.
-TEST(HostMoves, AllGatherCollectsUnequalSizesFromUnevenHosts) {
+TEST(HostDataMovement, AllGatherCollectsUnequalSizesFromUnevenHosts) {
   run_on_hosts({1, 2, 3}, [](Group& world) {
     for (const int unit : {1, 5000}) {
       std::vector<Tensors> outputs(1);
@@ -34,7 +34,7 @@ TEST(HostMoves, AllGatherCollectsUnequalSizesFromUnevenHosts) {
   });
 }
 
-TEST(HostMoves, AllGatherInEveryFormAndWithGaps) {
+TEST(HostDataMovement, AllGatherInEveryFormAndWithGaps) {
   run_on_hosts({2, 1, 1}, [](Group& world) {
     auto whole = at::zeros({4, 3}).t();  // Not contiguous.
     at::Tensor input = at::full({3}, static_cast<float>(world.rank()));
@@ -56,7 +56,7 @@ TEST(HostMoves, AllGatherInEveryFormAndWithGaps) {
   });
 }
 
-TEST(HostMoves, HostsThatMoveOtherSizesAreToldOfAllSides) {
+TEST(HostDataMovement, HostsThatMoveOtherSizesAreToldOfAllSides) {
   run_on_hosts({1, 1, 1}, [](Group& world) {
     const int mine = world.rank() == 1 ? 12 : 10;
     Tensors tensors{at::zeros({mine})};
