@@ -28,7 +28,7 @@ struct Event {
   std::int64_t step = 0;
   std::string file_version;  // In the first event of a file alone.
   std::vector<SummaryValue> summary;
-  bool session_start = false;  // Whoever shows the file forgets earlier events from `step` on.
+  bool session_start = false;  // Viewers forget earlier events from `step` on.
   std::string writer;          // The program that wrote the file.
 };
 

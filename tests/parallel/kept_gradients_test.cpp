@@ -152,7 +152,7 @@ TEST(KeptGradients, StayOnARankThatAloneKeepsThem) {
   });
 }
 
-// Whoever keeps a gradient keeps the memory of a bucket: not of each step's.
+// A gradient that is kept keeps the memory of one bucket, not one for each step.
 TEST(KeptGradients, OfManyStepsDoNotTakeABucketEach) {
   on_ranks([](Group& world) {
     Trial trial(world);

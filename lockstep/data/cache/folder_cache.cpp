@@ -95,7 +95,7 @@ void remove_stale(const std::string& folder, const std::string& prefix, const st
 void require_local(const std::string& folder) {
   struct statfs disk{};
   if (::statfs(folder.c_str(), &disk) != 0) {
-    return;  // Whoever opens the file there says why.
+    return;  // The caller that opens the file there says why.
   }
   if (const auto name = network_file_system(static_cast<std::uint64_t>(disk.f_type))) {
     throw UsageError("image cache on the disk: '" + folder + "' is on " + std::string(*name) +
@@ -200,7 +200,7 @@ std::uint64_t FolderCache::expected_bytes() const {
       ++good;
     } catch (const NotTheFile&) {
       throw;
-    } catch (const IoError&) {  // Whoever reads it will hear of it.
+    } catch (const IoError&) {  // The one who reads it will hear of it.
     }
   }
   const std::uint64_t mean = good > 0 ? sum / good + 64 : 0;

@@ -114,8 +114,8 @@ bool Watch::sleep(const Wait& wait) {
   return ready;
 }
 
-// Whoever made the wait ready sees this sleeper afterwards and rings, sooner or later: it may have
-// lost its core in between. A bell that does not ring at all was lost.
+// The rank that made the wait ready sees this sleeper afterwards and rings, sooner or later: it may
+// have lost its core in between. A bell that does not ring at all was lost.
 void Watch::wait_for_bell(std::uint32_t heard) {
   Control& own = memory_.control(rank_);
   const auto deadline = Deadline::in(options_.bell_patience);

@@ -72,7 +72,7 @@ TEST(Compose, ATrainingCropIsCutResizedFlippedAndNormalised) {
   EXPECT_EQ(flips.size(), 2U);
 }
 
-// Whoever does a sample, and whatever was done before, its numbers are the same.
+// A sample's numbers are the same, whichever worker does it and whatever was done before.
 TEST(Compose, NumbersDependOnTheSampleAlone) {
   const Image image = test_picture({40, 50});
   const Compose compose({RandomResizedCrop{.size = 16}, RandomHorizontalFlip{},
