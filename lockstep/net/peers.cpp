@@ -188,7 +188,7 @@ void Peers::answer(int peer, const Frame& frame) {
 }
 
 // One that is being opened and is not there yet gives way to one that is.
-void Peers::greet(PendingConnections::Guest greeted) {
+void Peers::greet(PendingConnections::Greeted greeted) {
   const Frame& hello = greeted.hello;
   if (hello.tag != addresses_[static_cast<std::size_t>(rank_)].token || hello.id >= peers_.size() ||
       hello.id == static_cast<std::uint64_t>(rank_)) {

@@ -86,7 +86,7 @@ class Peers {
   void look_at_times();
   [[nodiscard]] int patience(Deadline limit) const;
   void handle(int peer, short events);
-  void greet(PendingConnections::Guest greeted);
+  void greet(PendingConnections::Greeted greeted);
   void check(int peer, const Frame& frame) const;
   void answer(int peer, const Frame& frame);
   void become_open(int peer);

@@ -7,21 +7,21 @@
 
 #include "tests/shm/teams.h"
 
-namespace lockstep::testing {
+namespace lockstep::shm::testing {
 
 // Sleepers look again every 50 ms, which would hide a wake-up that was lost: each one is counted.
-inline shm::TeamOptions stress_options() {
+inline TeamOptions stress_options() {
   auto options = small_options();
   options.bell_patience = std::chrono::seconds(20);
   return options;
 }
-inline void expect_no_lost_wake_up(shm::Team& team) {
+inline void expect_no_lost_wake_up(Team& team) {
   EXPECT_EQ(team.watch().missed_bells(), 0U) << "rank " << team.rank();
 }
 inline void stress_threads(int size, const Body& body) {
   on_threads(
       size,
-      [&](shm::Team& team) {
+      [&](Team& team) {
         body(team);
         expect_no_lost_wake_up(team);
       },
@@ -30,7 +30,7 @@ inline void stress_threads(int size, const Body& body) {
 inline void stress_processes(int size, const Body& body) {
   on_processes(
       size,
-      [&](shm::Team& team) {
+      [&](Team& team) {
         body(team);
         expect_no_lost_wake_up(team);
       },
@@ -43,4 +43,4 @@ inline int stress_count() {
   return text != nullptr ? std::atoi(text) : 3000;
 }
 
-}  // namespace lockstep::testing
+}  // namespace lockstep::shm::testing
