@@ -44,7 +44,7 @@ TEST(RunLog, ResumedRunHasEachStepOnce) {
 TEST(RunLog, TellsHowBusyTheGpuIsWhereADriverTells) {
   const toys::Folder folder;
   const auto fail = [](const std::string& text) { FAIL() << text; };
-  RunLog log(folder.path, std::nullopt, fail);
+  RunLog log(folder.path, Position{}, fail);
   write_some(log, 1, 0);
   Interval interval;
   interval.position = {.epoch = 0, .step = 2};

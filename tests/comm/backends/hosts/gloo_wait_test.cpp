@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/library_errors.h"
 
 namespace lockstep::comm {
 namespace {
