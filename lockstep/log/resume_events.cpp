@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <vector>
 
@@ -29,12 +30,20 @@ std::vector<std::string> event_files(const std::string& folder) {
   return files;
 }
 
-// Where the first event of a later step begins; the end of the last whole record if there is none.
-std::size_t end_of_step(std::string_view bytes, const std::string& name, std::int64_t last_step) {
+bool is_kept(const Event& event, const LastEvents& last) {
+  const auto is_made_again = [&](const SummaryValue& value) {
+    return std::ranges::find(last.made_again, value.tag) != last.made_again.end();
+  };
+  return event.step < last.step ||
+         (event.step == last.step && std::ranges::none_of(event.summary, is_made_again));
+}
+
+// Where the first event that is not kept begins; the end of the last whole record if there is none.
+std::size_t end_of_kept(std::string_view bytes, const std::string& name, const LastEvents& last) {
   RecordReader records(bytes, name);
   auto offset = records.offset();
   while (const auto payload = records.next()) {
-    if (parse_event(*payload).step > last_step) {
+    if (!is_kept(parse_event(*payload), last)) {
       return offset;
     }
     offset = records.offset();
@@ -42,9 +51,9 @@ std::size_t end_of_step(std::string_view bytes, const std::string& name, std::in
   return offset;
 }
 
-void cut_file(const std::string& path, std::int64_t last_step) {
+void cut_file(const std::string& path, const LastEvents& last) {
   const std::string bytes = read_file(path, kMostBytes);
-  const std::size_t end = end_of_step(bytes, path, last_step);
+  const std::size_t end = end_of_kept(bytes, path, last);
   if (end == bytes.size()) {
     return;
   }
@@ -56,11 +65,11 @@ void cut_file(const std::string& path, std::int64_t last_step) {
 
 }  // namespace
 
-void drop_events_after(const std::string& folder, std::int64_t last_step,
+void drop_events_after(const std::string& folder, const LastEvents& last,
                        const OnWarning& on_warning) {
   for (const auto& path : event_files(folder)) {
     try {
-      cut_file(path, last_step);
+      cut_file(path, last);
     } catch (const IoError& error) {
       on_warning(error.what());
     }

@@ -70,6 +70,22 @@ TEST_F(ResumeEvents, ARunThatWasResumedHoldsEachStepOnce) {
   EXPECT_THAT(steps_of(third), ElementsAre(8, 9));
 }
 
+TEST_F(ResumeEvents, WhatIsMadeAgainAtTheLastStepIsGone) {
+  std::string path;
+  {
+    SummaryWriter writer(folder());
+    path = writer.path();
+    for (const std::int64_t step : {1, 2}) {
+      writer.add_scalar("Loss/train", 0, step);
+      writer.add_scalar("Loss/val", 0, step);
+    }
+  }
+  drop_events_after(folder(), LastEvents{2, {"Loss/val"}});
+  EXPECT_THAT(steps_of(path), ElementsAre(1, 1, 2));
+  drop_events_after(folder(), LastEvents{1, {"Loss/val"}});
+  EXPECT_THAT(steps_of(path), ElementsAre(1));
+}
+
 TEST_F(ResumeEvents, WhatAKilledWriterLeftInTheMiddleIsCutOff) {
   const auto path = write_steps(0, 3);
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 5);

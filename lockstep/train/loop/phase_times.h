@@ -17,7 +17,7 @@ struct PhaseTimes {
   }
 };
 
-// A stopwatch that runs while steps are made.
+// A stopwatch that runs while steps are made; what is waited at other times does not count.
 class PhaseClock {
  public:
   using Clock = std::chrono::steady_clock;
@@ -30,8 +30,10 @@ class PhaseClock {
     total_ += Clock::now() - begun_;
     is_running_ = false;
   }
-  void add_data(Clock::duration waited) { data_ += waited; }
-  void add_communication(Clock::duration waited) { communication_ += waited; }
+  void add_data(Clock::duration waited) { data_ += is_running_ ? waited : Clock::duration(0); }
+  void add_communication(Clock::duration waited) {
+    communication_ += is_running_ ? waited : Clock::duration(0);
+  }
 
   // `reducing` is what the reducer waited besides, in seconds.
   [[nodiscard]] PhaseTimes times(double reducing) const {

@@ -27,7 +27,8 @@ checkpoint::Value to_value(const Position& position) {
                           {"step", position.step},
                           {"best_top1", position.best_top1},
                           {"best_epoch", position.best_epoch},
-                          {"stale_epochs", position.stale_epochs}};
+                          {"stale_epochs", position.stale_epochs},
+                          {"lr", position.lr}};
 }
 
 Position position_from(const checkpoint::Value& value) {
@@ -36,7 +37,8 @@ Position position_from(const checkpoint::Value& value) {
           .step = number<std::int64_t>(value, "step"),
           .best_top1 = number<double>(value, "best_top1"),
           .best_epoch = number<std::int64_t>(value, "best_epoch"),
-          .stale_epochs = number<std::int64_t>(value, "stale_epochs")};
+          .stale_epochs = number<std::int64_t>(value, "stale_epochs"),
+          .lr = number<double>(value, "lr")};
 }
 
 }  // namespace lockstep::train

@@ -8,10 +8,16 @@ namespace {
 std::string metrics_path(const std::string& folder) { return folder + "/metrics.jsonl"; }
 std::string summary_path(const std::string& folder) { return folder + "/summary.csv"; }
 
+// What an epoch's end adds to the events of its last step, if that is still to come.
+std::vector<std::string> tags_made_again(const Position& start) {
+  return start.step_in_epoch > 0 ? std::vector<std::string>{"Loss/val", "acc1/val", "acc5/val"}
+                                 : std::vector<std::string>();
+}
+
 // Also removes the steps that are made again from the folder.
 log::SummaryWriterOptions event_options(const std::string& folder, const Position& start,
                                         const log::OnWarning& on_warning) {
-  log::drop_events_after(folder, start.step, on_warning);
+  log::drop_events_after(folder, {start.step, tags_made_again(start)}, on_warning);
   log::SummaryWriterOptions options;
   options.on_warning = on_warning;
   return options;
@@ -41,6 +47,7 @@ RunLog::RunLog(const std::string& folder, const Position& start, const log::OnWa
       events_(folder, event_options(folder, start, on_warning)),
       files_{summary_path(folder), metrics_path(folder), events_.path()} {
   metrics_.drop_after("step", start.step);
+  metrics_.drop_after("epochs", start.epoch);
   summary_.drop_after(start.epoch - 1);
 }
 
@@ -71,6 +78,7 @@ void RunLog::on_epoch(const Epoch& epoch) {
   const auto& position = epoch.position;
   metrics_.write({{"step", position.step},
                   {"epoch", position.epoch},
+                  {"epochs", position.epoch + 1},  // That are done.
                   {"train_loss", epoch.train.loss},
                   {"train_top1", epoch.train.top1},
                   {"eval_loss", epoch.validation.loss},

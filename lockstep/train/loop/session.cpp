@@ -161,7 +161,7 @@ class Session {
           "--resume PATH or --init-weights PATH");
     }
     Trainer trainer(config_, source_, batches_, *learner_, world_, {});
-    const auto scores = trainer.validate_once();
+    const auto scores = trainer.validate_once().value();  // No signal stops it.
     if (writes()) {
       print(evaluation_text(scores, config_.json), stdout);
     }

@@ -137,8 +137,6 @@ Outcome Trainer::run() {
     train_epoch();
     if (outcome_.stopped_by == 0) {
       finish_epoch();
-    } else {
-      save({});
     }
   }
   outcome_.position = position_;
@@ -162,9 +160,12 @@ void Trainer::train_epoch() {
     one_step(batch);
   }
   clock_.stop();
+  // At an epoch's end, too: whatever happens in the validation costs no step.
+  save({});
 }
 
-// All ranks meet here before each step, so whoever is early waits here, and all stop at one step.
+// All ranks meet here before each step and each batch of validation, so whoever is early waits
+// here, and all stop at one place.
 bool Trainer::is_stopped() {
   const auto since = PhaseClock::Clock::now();
   outcome_.stopped_by =
@@ -179,7 +180,7 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
     ++batch;
     clock_.add_data(PhaseClock::Clock::now() - waited_since);
   };
-  lr_ = learner_.lr();
+  position_.lr = learner_.lr();
   if (batches_.accumulation == 1) {
     learner_.step(*batch, interval_);
     load_next();
@@ -213,7 +214,7 @@ void Trainer::finish_interval() {
       interval_of(gather(control_, IntervalPart{sums, times - marked_times_, work_.last()}));
   marked_times_ = times;
   interval.position = position_;
-  interval.lr = lr_;
+  interval.lr = position_.lr;
   if (options_.gpu_use) {
     interval.gpu = options_.gpu_use();
     outcome_.gpu.add(*interval.gpu);
@@ -225,15 +226,20 @@ void Trainer::finish_interval() {
   tell([&](Observer& observer) { observer.on_interval(interval); });
 }
 
-Scores Trainer::validate_once() {
-  return validate(learner_, validation_loader_, control_, config_.fast_dev_run);
+std::optional<Scores> Trainer::validate_once() {
+  return validate(learner_, validation_loader_, control_,
+                  {.batches = config_.fast_dev_run, .is_stopped = [this] { return is_stopped(); }});
 }
 
 void Trainer::finish_epoch() {
+  const auto validation = validate_once();
+  if (!validation) {
+    return;  // The checkpoint from before it stands.
+  }
   Epoch epoch;
   epoch.train = scores_over(control_, epoch_.sums());
-  epoch.validation = validate_once();
-  epoch.lr = lr_;
+  epoch.validation = *validation;
+  epoch.lr = position_.lr;
   epoch.is_best = epoch.validation.top1 > position_.best_top1;
   epoch.position = position_;
   if (epoch.is_best) {

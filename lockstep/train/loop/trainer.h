@@ -53,10 +53,11 @@ class Trainer {
   // was saved by a run with other settings.
   void resume(const Checkpoint& checkpoint);
 
-  // Until all epochs are done, or a rank has a signal: then all ranks end after the same step, with
-  // a checkpoint.
+  // Until all epochs are done, or a rank has a signal: then all ranks end after the same step or
+  // batch of validation, with a checkpoint.
   Outcome run();
-  Scores validate_once();
+  // Nothing if a signal stopped it.
+  std::optional<Scores> validate_once();
 
   // What the numbers depend on, for checkpoints and for ranks to compare.
   [[nodiscard]] Settings settings() const;
@@ -85,7 +86,6 @@ class Trainer {
   PhaseClock clock_;
   PhaseTimes marked_times_;  // At the end of the last interval.
   StepWork work_;
-  double lr_ = 0;  // The last step's.
   Position position_;
   Outcome outcome_;
 };

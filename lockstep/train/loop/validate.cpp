@@ -1,21 +1,35 @@
 #include "lockstep/train/loop/validate.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "lockstep/train/loop/agreement.h"
+
 namespace lockstep::train {
 
-Scores validate(Learner& learner, data::DataLoader& loader, const Group& group,
-                std::int64_t batches) {
+std::optional<Scores> validate(Learner& learner, data::DataLoader& loader, const Group& group,
+                               const ValidateOptions& options) {
   const Learner::Averages averages(learner);
   learner.share_buffers();  // The averages' buffers: all ranks validate one network.
   const auto device = group.device();
+  // A rank with one batch fewer than others asks as often as they do.
+  std::int64_t rounds = largest(group, loader.size());
+  if (options.batches > 0) {
+    rounds = std::min(rounds, options.batches);
+  }
   Tally tally(device);
-  std::int64_t done = 0;
-  for (auto& [data, target] : loader) {
-    if (batches > 0 && done++ == batches) {
-      break;
+  auto batch = loader.begin();
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (options.is_stopped && options.is_stopped()) {
+      return std::nullopt;
     }
-    const auto scores = learner.evaluate(data);
-    const auto labels = target.to(device);
+    if (batch == std::default_sentinel) {
+      continue;
+    }
+    const auto scores = learner.evaluate(batch->data);
+    const auto labels = batch->target.to(device);
     tally.add(scores, labels, loss_of(scores, labels));
+    ++batch;
   }
   return scores_over(group, tally.sums());
 }

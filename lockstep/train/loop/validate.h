@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 
 #include "lockstep/comm/group.h"
 #include "lockstep/data/loader/data_loader.h"
@@ -9,10 +11,16 @@
 
 namespace lockstep::train {
 
+struct ValidateOptions {
+  std::int64_t batches = 0;  // Of each rank, at most; 0: all.
+  // Asked before each batch, by all ranks equally often; they must be told the same.
+  std::function<bool()> is_stopped = {};
+};
+
 // Every sample of the loader's data set exactly once over all ranks, if its sampler is an
-// EvaluationSampler; of at most `batches` batches of each rank, if that is not 0. The network has
-// rank 0's buffers, and the averages of its weights if the learner keeps such. All ranks call it.
-Scores validate(Learner& learner, data::DataLoader& loader, const Group& group,
-                std::int64_t batches = 0);
+// EvaluationSampler. The network has rank 0's buffers, and the averages of its weights if the
+// learner keeps such. Nothing if it was stopped. All ranks call it.
+std::optional<Scores> validate(Learner& learner, data::DataLoader& loader, const Group& group,
+                               const ValidateOptions& options = {});
 
 }  // namespace lockstep::train

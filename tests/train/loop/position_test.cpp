@@ -8,7 +8,7 @@ namespace lockstep::train {
 namespace {
 
 TEST(Position, ComesBackFromItsValue) {
-  const Position position{3, 17, 317, 91.25, 2, 1};
+  const Position position{3, 17, 317, 91.25, 2, 1, 0.05};
   EXPECT_EQ(position_from(to_value(position)), position);
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "lockstep/log/read_events.h"
 #include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
@@ -54,6 +55,37 @@ TEST(RunLog, TellsHowBusyTheGpuIsWhereADriverTells) {
   EXPECT_THAT(lines.substr(0, lines.find('\n')), testing::Not(testing::HasSubstr("gpu")));
   EXPECT_THAT(lines, testing::HasSubstr("\"gpu_utilization\": 97, \"gpu_memory_bytes\": 1024, "
                                         "\"gpu_watts\": 650}"));
+}
+
+TEST(RunLog, AValidationThatIsMadeAgainIsThereOnce) {
+  const toys::Folder folder;
+  const auto fail = [](const std::string& text) { FAIL() << text; };
+  const Epoch first{.position = {.epoch = 0, .step_in_epoch = 2, .step = 2}};
+  const Epoch second{.position = {.epoch = 1, .step_in_epoch = 2, .step = 4}};
+  {
+    RunLog log(folder.path, Position{}, fail);
+    write_some(log, 2, 0);
+    log.on_epoch(first);
+    write_some(log, 4, 1);
+    log.on_epoch(second);
+  }
+  // From the checkpoint before the validation, which was not replaced by the one after it.
+  {
+    RunLog log(folder.path, second.position, fail);
+    log.on_epoch(second);
+  }
+  const auto lines = content(folder.path + "/metrics.jsonl");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 4);
+  int found = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path)) {
+    if (file.path().filename().string().starts_with("events")) {
+      for (const auto& event : log::read_events(file.path()).events) {
+        found += static_cast<int>(
+            std::ranges::count(event.summary, "Loss/val", &log::SummaryValue::tag));
+      }
+    }
+  }
+  EXPECT_EQ(found, 2);
 }
 
 }  // namespace

@@ -12,9 +12,13 @@ namespace {
 
 struct Seen : Observer {
   void on_interval(const Interval& interval) override { losses.push_back(interval.train.loss); }
-  void on_epoch(const Epoch& epoch) override { epochs.push_back(epoch.validation.samples); }
+  void on_epoch(const Epoch& epoch) override {
+    epochs.push_back(epoch.validation.samples);
+    rows.insert(rows.end(), {epoch.train.loss, epoch.train.top1, epoch.validation.loss, epoch.lr});
+  }
   std::vector<double> losses;
   std::vector<std::int64_t> epochs;
+  std::vector<double> rows;  // Of the log.
 };
 
 // 12 steps an epoch.
@@ -54,8 +58,8 @@ TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
   const toys::Folder folder;
   CheckpointKeeper keeper(folder.path + "/checkpoints",
                           [](const std::string& text) { FAIL() << text; });
-  int asked = 0;
-  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 17 ? SIGTERM : 0; }};
+  int asked = 0;  // 12 steps, 4 batches of validation, 5 steps.
+  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 21 ? SIGTERM : 0; }};
   ToyRun first(kShort, options);
   const auto outcome = first.trainer->run();
   EXPECT_EQ(outcome.stopped_by, SIGTERM);
@@ -71,6 +75,27 @@ TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
   EXPECT_THAT(
       [&] { other.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
       testing::ThrowsMessage<UsageError>(testing::HasSubstr("--lr is '0.5' here and '0' there")));
+}
+
+TEST(Trainer, ASignalInTheValidationLeavesTheCheckpointBeforeIt) {
+  ToyRun whole(kShort);
+  (void)whole.trainer->run();
+  const toys::Folder folder;
+  CheckpointKeeper keeper(folder.path + "/checkpoints",
+                          [](const std::string& text) { FAIL() << text; });
+  int asked = 0;  // 12 steps, and the second of four batches.
+  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 13 ? SIGTERM : 0; }};
+  ToyRun first(kShort, options);
+  const auto outcome = first.trainer->run();
+  EXPECT_EQ(outcome.stopped_by, SIGTERM);
+  EXPECT_EQ(asked, 14);
+  EXPECT_THAT(first.seen.epochs, testing::IsEmpty());
+  EXPECT_TRUE(keeper.finish());
+  ToyRun second(kShort);
+  second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
+  (void)second.trainer->run();
+  EXPECT_EQ(second.seen.losses.size(), 12U);
+  EXPECT_EQ(second.seen.rows, whole.seen.rows);
 }
 
 TEST(Trainer, EarlyStopEndsWithoutProgress) {
