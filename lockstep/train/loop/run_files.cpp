@@ -1,13 +1,17 @@
 #include "lockstep/train/loop/run_files.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <filesystem>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/process_state.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/train/loop/resume.h"
+#include "lockstep/train/loop/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -56,13 +60,32 @@ Choice choose(const TrainConfig& config, const std::string& name) {
   return {is_of_run ? folder.parent_path().string() : "", resume};
 }
 
-RunFolder open_folder(const TrainConfig& config, const std::string& name, bool restarted,
-                      const Choice& choice) {
+RunFolder open_folder(const TrainConfig& config, const std::string& name, const Choice& choice) {
   if (!choice.run.empty()) {
     return RunFolder::open_existing(choice.run);
   }
-  const bool resumes = (config.resume == "auto" || restarted) && choice.checkpoint.empty();
-  return RunFolder::open({config.output, name, resumes});
+  return RunFolder::open({config.output, name, config.resume == "auto"});
+}
+
+// The run of this job's attempt before; empty if that had none yet.
+std::string run_of_job(const TrainConfig& config, const std::string& name, const Choice& choice) {
+  return !choice.run.empty() && job_of(choice.run) == this_job()
+             ? choice.run
+             : newest_run_of_job(config.output, name, this_job());
+}
+
+// A run that was there before may have checkpoints of another job: they are older than its claim.
+bool has_checkpoint_of_job(const std::string& run) {
+  std::error_code error;
+  const auto claimed = fs::last_write_time(run + "/job", error);
+  for (const char* name : {"/checkpoints/last.pt", "/checkpoints/prev.pt"}) {
+    std::error_code missing;
+    const auto saved = fs::last_write_time(run + name, missing);
+    if (!error && !missing && saved >= claimed) {
+      return true;
+    }
+  }
+  return false;
 }
 
 }  // namespace
@@ -74,6 +97,12 @@ int restart_count() {
 
 bool restarts_allowed() {
   return Environment::of_this_process().get_int("TORCHELASTIC_MAX_RESTARTS").value_or(0) > 0;
+}
+
+std::string this_job() {
+  const auto launcher = identify(::getppid());
+  return Environment::of_this_process().get("TORCHELASTIC_RUN_ID").value_or("") + " " +
+         std::to_string(launcher.pid) + " " + std::to_string(launcher.start_time);
 }
 
 std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,
@@ -95,16 +124,35 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
     : config_(config), on_warning_(std::move(on_warning)), folder_([&] {
         const auto name = run_name(names.data, names.model);
         const auto choice = choose(config, name);
-        auto folder = open_folder(config, name, restarted, choice);
+        const auto own = restarted ? run_of_job(config, name, choice) : "";
         checkpoint_ = choice.checkpoint;
+        if (own.empty()) {
+          return open_folder(config, name, choice);
+        }
+        if (has_checkpoint_of_job(own)) {
+          checkpoint_ = own + "/checkpoints";
+        }
+        auto folder = RunFolder::open_existing(own);
+        is_done_ = folder.is_finished();
         return folder;
       }()) {
   if (checkpoint_.empty() && folder_.is_resumed() && has_checkpoint(folder_.path())) {
     checkpoint_ = folder_.path() + "/checkpoints";
   }
+  claim();
   keeper_ = std::make_unique<CheckpointKeeper>(folder_.path() + "/checkpoints", on_warning_);
   if (!folder_.can_write()) {
     on_warning_(folder_.why_not() + "; training goes on without files");
+  }
+}
+
+void RunFiles::claim() {
+  try {
+    if (restarts_allowed() && folder_.can_write()) {
+      folder_.set_job(this_job());
+    }
+  } catch (const IoError& error) {
+    on_warning_(error.what());
   }
 }
 
@@ -113,6 +161,9 @@ void RunFiles::open_logs(const std::optional<Position>& resumed) {
     return;
   }
   try {
+    if (resumed && !is_at_end(config_, *resumed)) {
+      folder_.mark_unfinished();
+    }
     const auto toml = to_toml(config_);
     checkpoint::FileSystem files;
     checkpoint::replace_file(files, folder_.path(), {"config.toml"},

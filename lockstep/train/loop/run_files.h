@@ -17,6 +17,9 @@ namespace lockstep::train {
 int restart_count();
 // Whether it would.
 bool restarts_allowed();
+// Tells this job from all others, in each of its attempts: the launcher's id of it, and the
+// launcher's process, since jobs on several nodes have no id of their own.
+std::string this_job();
 
 // What --eval-only looks at by --resume: best.pt, or else the newest, of the newest run; or what
 // the path says. Empty if there is no run.
@@ -29,13 +32,18 @@ class RunFiles {
     std::string data;
     std::string model;
   };
-  // Chooses the folder by --resume and locks it. A disk that cannot be written is a warning: the
-  // run goes on without files. Throws UsageError or IoError as RunFolder does, and if what
+  // Chooses the folder by --resume and locks it; a job that was restarted goes on with the folder
+  // and the last checkpoint of its attempt before, whatever --resume says. A disk that cannot be
+  // written is a warning: the run goes on without files. Throws UsageError or IoError as RunFolder
+  // does, and if what
   // --resume asks for is not there.
   RunFiles(const TrainConfig& config, const Names& names, bool restarted, OnWarning on_warning);
 
   // What to go on from, a file or a folder of checkpoints; empty: the run is new.
   [[nodiscard]] const std::string& checkpoint() const { return checkpoint_; }
+
+  // The attempt before finished the run: nothing is left to train.
+  [[nodiscard]] bool is_done() const { return is_done_; }
 
   // Before the first step; writes config.toml, too.
   void open_logs(const std::optional<Position>& resumed);
@@ -48,9 +56,12 @@ class RunFiles {
   [[nodiscard]] std::vector<std::string> files() const;
 
  private:
+  void claim();
+
   const TrainConfig& config_;
   OnWarning on_warning_;
   std::string checkpoint_;  // Set while the folder is chosen.
+  bool is_done_ = false;    // Too.
   RunFolder folder_;
   std::unique_ptr<CheckpointKeeper> keeper_;
   std::unique_ptr<RunLog> log_;

@@ -181,6 +181,9 @@ class Session {
                     [&](const std::string& warning) { console_.on_warning(warning); });
       return files->checkpoint();
     });
+    if (restarted > 0 && is_done(files)) {
+      return 0;
+    }
     const auto loaded = load_on_all_ranks(world_, start);
     if (!loaded) {
       load_initial_weights();
@@ -226,6 +229,16 @@ class Session {
       extra.push_back(profile.file());
     }
     return finish(outcome, files, {extra, cost ? &*cost : nullptr});
+  }
+
+  // Whether the ranks died when all was done.
+  bool is_done(const std::optional<RunFiles>& files) {
+    const auto run =
+        on_rank_0(world_, [&] { return files && files->is_done() ? files->folder() : ""; });
+    if (!run.empty()) {
+      say("the run '" + run + "' was finished before a rank died: nothing is left to train");
+    }
+    return !run.empty();
   }
 
   struct Extras {

@@ -57,6 +57,10 @@ data::DataLoader validation_loader(const TrainConfig& config, const DataSource& 
   return data::DataLoader(source.validation, std::move(options));
 }
 
+bool stops_early(const TrainConfig& config, const Position& position) {
+  return config.early_stop > 0 && position.stale_epochs >= config.early_stop;
+}
+
 Settings settings_in(const checkpoint::Value& args) {
   Settings settings;
   if (const auto* dict = args.get_if<checkpoint::Dict>()) {
@@ -86,6 +90,10 @@ Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchP
       validation_loader_(validation_loader(config, data, batches, world)),
       epoch_(world.device()),
       interval_(world.device()) {}
+
+bool is_at_end(const TrainConfig& config, const Position& position) {
+  return position.epoch >= config.epochs || stops_early(config, position);
+}
 
 Settings Trainer::settings() const {
   auto settings = settings_of(config_);
@@ -132,13 +140,13 @@ bool Trainer::is_due(std::int64_t interval) const {
 
 Outcome Trainer::run() {
   const auto begun = std::chrono::steady_clock::now();
-  outcome_.early = config_.early_stop > 0 && position_.stale_epochs >= config_.early_stop;
-  while (position_.epoch < config_.epochs && outcome_.stopped_by == 0 && !outcome_.early) {
+  while (!is_at_end(config_, position_) && outcome_.stopped_by == 0) {
     train_epoch();
     if (outcome_.stopped_by == 0) {
       finish_epoch();
     }
   }
+  outcome_.early = stops_early(config_, position_);
   outcome_.position = position_;
   outcome_.times = clock_.times(learner_.stats().waiting_seconds);
   outcome_.seconds =
@@ -248,7 +256,6 @@ void Trainer::finish_epoch() {
   }
   position_.stale_epochs = epoch.is_best ? 0 : position_.stale_epochs + 1;
   outcome_.last = epoch.validation;
-  outcome_.early = config_.early_stop > 0 && position_.stale_epochs >= config_.early_stop;
   ++position_.epoch;
   position_.step_in_epoch = 0;
   epoch_.reset();

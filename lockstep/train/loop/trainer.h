@@ -40,6 +40,9 @@ struct Outcome {
   MeanGpuUse gpu;            // Rank 0's, since this start.
 };
 
+// Whether nothing is left to train: all epochs are done, or --early-stop ends the run.
+bool is_at_end(const TrainConfig& config, const Position& position);
+
 // All ranks make it and call its functions together.
 class Trainer {
  public:

@@ -9,6 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -18,6 +22,7 @@ namespace lockstep::train {
 namespace {
 
 constexpr const char* kFinished = "finished";
+constexpr const char* kJob = "job";
 constexpr std::size_t kMostOfAName = 50;
 constexpr mode_t kPrivateFolder = 0700;
 constexpr mode_t kPrivateFile = 0600;
@@ -66,15 +71,23 @@ std::string numbered(const std::string& name, std::int64_t number) {
   return number <= 1 ? name : name + "-" + std::to_string(number);
 }
 
-// 0 if there is none.
-std::int64_t newest_number(const std::string& root, const std::string& name) {
-  std::int64_t newest = 0;
+// Of all runs of the name, the newest first.
+std::set<std::int64_t, std::greater<>> numbers_of_runs(const std::string& root,
+                                                       const std::string& name) {
+  std::set<std::int64_t, std::greater<>> numbers;
   std::error_code error;
   for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
        it.increment(error)) {
-    newest = std::max(newest, number_of(it->path().filename().string(), name));
+    numbers.insert(number_of(it->path().filename().string(), name));
   }
-  return newest;
+  numbers.erase(0);
+  return numbers;
+}
+
+// 0 if there is none.
+std::int64_t newest_number(const std::string& root, const std::string& name) {
+  const auto numbers = numbers_of_runs(root, name);
+  return numbers.empty() ? 0 : *numbers.begin();
 }
 
 // Every part of the path that is not there. False, with errno, if one cannot be made.
@@ -123,6 +136,22 @@ std::string run_name(const std::string& data, const std::string& model) {
 std::string newest_run(const std::string& root, const std::string& name) {
   const std::int64_t number = newest_number(root, name);
   return number == 0 ? "" : root + "/" + numbered(name, number);
+}
+
+std::string job_of(const std::string& folder) {
+  std::ifstream file(folder + "/" + kJob, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+std::string newest_run_of_job(const std::string& root, const std::string& name,
+                              const std::string& job) {
+  for (const auto number : numbers_of_runs(root, name)) {
+    const auto run = root + "/" + numbered(name, number);
+    if (job_of(run) == job) {
+      return run;
+    }
+  }
+  return "";
 }
 
 RunFolder RunFolder::open_existing(const std::string& path) {
@@ -234,6 +263,32 @@ void RunFolder::mark_finished() {
     throw_errno("writing '" + file(kFinished) + "', which says that the run is finished");
   }
   is_finished_ = true;
+}
+
+void RunFolder::mark_unfinished() {
+  if (!is_finished_) {
+    return;
+  }
+  if ((::unlinkat(folder_.get(), kFinished, 0) != 0 && errno != ENOENT) ||
+      ::fsync(folder_.get()) != 0) {
+    throw_errno("removing '" + file(kFinished) + "', because the run goes on");
+  }
+  is_finished_ = false;
+  is_resumed_ = true;
+}
+
+void RunFolder::set_job(const std::string& job) const {
+  if (!folder_) {
+    throw IoError(why_not());
+  }
+  if (job_of(path_) == job) {
+    return;
+  }
+  const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW;
+  const UniqueFd written(::openat(folder_.get(), kJob, flags, kPrivateFile));
+  if (!written || !write_all(written.get(), job)) {
+    throw_errno("writing '" + file(kJob) + "', by which a restarted job finds its run");
+  }
 }
 
 }  // namespace lockstep::train

@@ -20,12 +20,16 @@ std::string run_name(const std::string& data, const std::string& model);
 
 // The folder of the newest run of this name; empty if there is none.
 std::string newest_run(const std::string& root, const std::string& name);
+// That of the newest one that set_job() was called for with this text; empty if there is none.
+std::string newest_run_of_job(const std::string& root, const std::string& name,
+                              const std::string& job);
+// What set_job() wrote into a run's folder; empty if nothing.
+std::string job_of(const std::string& folder);
 
 struct RunFolderOptions {
   std::string root = "runs";  // Made if it is not there. It may be a link.
   std::string name;           // From run_name().
-  bool resume = true;         // Else a new folder follows, whatever the newest one holds. A process
-                              // that a launcher restarted must resume.
+  bool resume = true;         // Else a new folder follows, whatever the newest one holds.
 };
 
 class RunFolder {
@@ -59,6 +63,11 @@ class RunFolder {
 
   // The next open() of this name makes a new folder. Returns when the disk has it. Throws IoError.
   void mark_finished();
+  // Takes that back, if it was so. Returns when the disk has it. Throws IoError.
+  void mark_unfinished();
+
+  // Remembers which job has the run. Leaves the file alone if it is the same. Throws IoError.
+  void set_job(const std::string& job) const;
 
  private:
   RunFolder() = default;

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+
 #include "lockstep/base/error.h"
 #include "tests/train/loop/toys.h"
 
@@ -13,9 +17,15 @@ class RunFilesTest : public testing::Test {
   RunFiles open(const std::string& resume = "auto") {
     config_.output = folder_.path;
     config_.resume = resume;
-    return RunFiles(config_, {"data", "net"}, false,
+    return RunFiles(config_, {"data", "net"}, restarted_,
                     [&](const std::string& text) { warnings_.push_back(text); });
   }
+  // As a launcher that restarts its ranks tells them.
+  void restart() {
+    restarted_ = true;
+    ::setenv("TORCHELASTIC_MAX_RESTARTS", "3", 1);
+  }
+  void TearDown() override { ::unsetenv("TORCHELASTIC_MAX_RESTARTS"); }
   void save(RunFiles& files, bool best = false) {
     files.open_logs(std::nullopt);
     files.keeper().save({.model = {{"weight", at::ones({2})}}}, {.best = best});
@@ -25,6 +35,7 @@ class RunFilesTest : public testing::Test {
   toys::Folder folder_;
   TrainConfig config_;
   std::vector<std::string> warnings_;
+  bool restarted_ = false;
 };
 
 TEST_F(RunFilesTest, AnUnfinishedRunIsResumedAndAFinishedOneFollowed) {
@@ -59,6 +70,69 @@ TEST_F(RunFilesTest, ResumeNamesARunOrACheckpoint) {
   EXPECT_EQ(open(run).checkpoint(), run + "/checkpoints");
   EXPECT_EQ(open(run + "/checkpoints/last.pt").folder(), run);
   EXPECT_EQ(open("no").folder(), folder_.path + "/data-net-2");
+}
+
+TEST_F(RunFilesTest, ARestartedJobGoesOnWithItsOwnRun) {
+  ::setenv("TORCHELASTIC_MAX_RESTARTS", "3", 1);
+  const auto pt = folder_.path + "/start.pt";
+  std::ofstream(pt) << "a checkpoint";
+  {
+    auto files = open(pt);
+    EXPECT_EQ(files.checkpoint(), pt);
+  }
+  restart();
+  EXPECT_EQ(open(pt).checkpoint(), pt) << "it has none of its own";
+  {
+    auto files = open(pt);
+    EXPECT_EQ(files.folder(), folder_.path + "/data-net");
+    save(files);
+  }
+  EXPECT_EQ(open(pt).checkpoint(), folder_.path + "/data-net/checkpoints");
+  EXPECT_EQ(open("no").checkpoint(), folder_.path + "/data-net/checkpoints");
+  EXPECT_FALSE(open(pt).is_done());
+  open(pt).finish(true);
+  EXPECT_TRUE(open(pt).is_done());
+  EXPECT_EQ(open().folder(), folder_.path + "/data-net");
+}
+
+TEST_F(RunFilesTest, ARestartedJobWithoutARunLeavesThoseOfOthersAlone) {
+  {
+    auto files = open();
+    save(files, true);
+  }
+  restart();
+  EXPECT_EQ(open("no").folder(), folder_.path + "/data-net-2");
+}
+
+TEST_F(RunFilesTest, ARestartedJobTakesNoOlderCheckpointOfItsRun) {
+  {
+    auto files = open();
+    save(files, true);
+  }
+  restart();
+  const auto run = folder_.path + "/data-net";
+  {
+    auto files = open("best");
+  }
+  std::filesystem::last_write_time(
+      run + "/checkpoints/last.pt",
+      std::filesystem::last_write_time(run + "/job") - std::chrono::seconds(1));
+  EXPECT_EQ(open("best").checkpoint(), run + "/checkpoints/best.pt");
+}
+
+TEST_F(RunFilesTest, AFinishedRunThatGoesOnIsNotFinished) {
+  const auto mark = folder_.path + "/data-net/finished";
+  config_.epochs = 3;
+  {
+    auto files = open();
+    save(files, true);
+    files.finish(true);
+  }
+  open("best").open_logs(Position{.epoch = 3});
+  EXPECT_TRUE(std::filesystem::exists(mark));
+  open("best").open_logs(Position{.epoch = 2, .step_in_epoch = 1});
+  EXPECT_FALSE(std::filesystem::exists(mark));
+  EXPECT_EQ(open().folder(), folder_.path + "/data-net");
 }
 
 TEST_F(RunFilesTest, ARootThatCannotBeMadeIsAWarning) {

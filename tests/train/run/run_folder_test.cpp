@@ -257,5 +257,31 @@ TEST_F(RunFolderTest, OpensTheVeryFolderThatIsNamed) {
       ThrowsMessage<IoError>(HasSubstr("opening the run folder '" + runs("nothing") + "'")));
 }
 
+TEST_F(RunFolderTest, TheMarkCanBeTakenBack) {
+  {
+    RunFolder::open(options()).mark_finished();
+  }
+  {
+    auto run = RunFolder::open_existing(runs("data-model"));
+    run.mark_unfinished();
+    EXPECT_FALSE(run.is_finished());
+  }
+  EXPECT_EQ(RunFolder::open(options()).path(), runs("data-model"));
+}
+
+TEST_F(RunFolderTest, AJobFindsItsRun) {
+  auto next = options();
+  next.resume = false;
+  RunFolder::open(next).set_job("a");
+  RunFolder::open(next).set_job("b");
+  {
+    const auto newest = RunFolder::open(next);
+  }
+  EXPECT_EQ(newest_run_of_job(options().root, "data-model", "a"), runs("data-model"));
+  EXPECT_EQ(newest_run_of_job(options().root, "data-model", "b"), runs("data-model-2"));
+  EXPECT_EQ(newest_run_of_job(options().root, "data-model", "c"), "");
+  EXPECT_EQ(job_of(runs("data-model-3")), "");
+}
+
 }  // namespace
 }  // namespace lockstep::train

@@ -1,0 +1,126 @@
+"""--max-restarts: new ranks go on where the job was, whatever --resume says."""
+
+import fcntl
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import pytest
+
+from training import checkpoint, metrics, start, train, weights, write_idx
+
+# 20 steps an epoch.
+FLAGS = ["data", "--nproc", 2, "--batch-size", 16, "--epochs", 3, "--log-interval", 1, "--checkpoint-interval", 5]
+RUN = "runs/data-convnet"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_idx(tmp_path / "data")
+    return tmp_path
+
+
+def ranks(folder):
+    """Pids of the job's ranks by their numbers."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == str(folder):
+                for line in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    if line.startswith(b"RANK="):
+                        found[int(line[5:])] = int(pid)
+        except OSError:
+            pass
+    return found
+
+
+def wait_for_lines(path, lines, job):
+    while not path.exists() or path.read_text().count("\n") < lines:
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.002)
+
+
+def kill_after(folder, run, lines, job, rank=1):
+    wait_for_lines(folder / run / "metrics.jsonl", lines, job)
+    os.kill(ranks(folder)[rank], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("resume", ["path", "best", "no"])
+def test_a_restart_goes_on_from_the_jobs_own_checkpoint(folder, resume):
+    train(folder, *FLAGS)
+    first = folder / "first"
+    first.mkdir()
+    saved = first / "mid.pt"
+    job = start(folder, *FLAGS, "--output", "first")
+    wait_for_lines(first / "data-convnet/metrics.jsonl", 10, job)
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=60)
+    (first / "data-convnet/checkpoints/last.pt").rename(saved)
+    flag, run = {"path": (saved, "runs/data-convnet-2"), "best": ("best", RUN), "no": ("no", "runs/data-convnet-2")}[resume]
+    before = {path.name for path in (folder / "runs").iterdir()}
+    if resume == "best":
+        (folder / RUN / "checkpoints/best.pt").write_bytes(saved.read_bytes())
+    job = start(folder, *FLAGS, "--resume", flag, "--max-restarts", 2)
+    kill_after(folder, run, 40, job)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, err
+    assert "restarting all workers" in err
+    steps = [line["step"] for line in metrics(folder / run) if "loss" in line]
+    assert steps[-1] == 60 and len(steps) == len(set(steps))
+    after = {path.name for path in (folder / "runs").iterdir()}
+    assert after - before == (set() if resume == "best" else {"data-convnet-2"})
+    # The second attempt went on from a later step than the first began with.
+    resumed = [int(line.split("epoch ")[1].split(",")[0]) * 20 for line in out.splitlines() if "resumed from" in line]
+    assert resumed[-1] >= 40
+    assert weights(folder / run) == weights(folder / RUN)
+
+
+def test_a_job_that_was_finished_is_not_trained_again(folder):
+    """Rank 0 cannot print its summary, because nobody reads the pipe, when rank 1 dies."""
+    read, write = os.pipe()
+    fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, 4096)
+    job = start(folder, "data", "--nproc", 2, "--batch-size", 64, "--epochs", 1, "--max-restarts", 2, stdout=write)
+    out = b""
+    while b"epoch 1 of 1: " not in out:
+        out += os.read(read, 4096)
+    filler = threading.Thread(target=os.write, args=(write, b"." * 100_000))
+    filler.start()
+    while not (folder / RUN / "finished").exists():
+        assert job.poll() is None
+        time.sleep(0.001)
+    os.kill(ranks(folder)[1], signal.SIGKILL)
+    rest = threading.Thread(target=lambda: chunks.extend(iter(lambda: os.read(read, 4096), b"")))
+    chunks = []
+    rest.start()
+    err = job.communicate(timeout=60)[1]
+    filler.join()
+    os.close(write)
+    rest.join()
+    os.close(read)
+    assert job.returncode == 0, err
+    assert "restarting all workers" in err
+    assert [path.name for path in (folder / "runs").iterdir()] == ["data-convnet"]
+    assert b"nothing is left to train" in b"".join(chunks)
+
+
+def test_a_finished_run_that_goes_on_is_not_finished(folder):
+    train(folder, *FLAGS)
+    run = folder / RUN
+    # The second epoch was the best one.
+    job = start(folder, *FLAGS, "--output", "part")
+    wait_for_lines(folder / "part/data-convnet/metrics.jsonl", 25, job)
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=60)
+    (run / "checkpoints/best.pt").write_bytes((folder / "part/data-convnet/checkpoints/last.pt").read_bytes())
+    job = start(folder, *FLAGS, "--resume", "best")
+    wait_for_lines(run / "metrics.jsonl", 40, job)
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=60)
+    assert not (run / "finished").exists()
+    step = checkpoint(run)["metrics"]["step"]
+    assert 20 < step < 60
+    out = train(folder, *FLAGS).stdout
+    assert f"step {step % 20}" in out and (run / "finished").exists()
+    assert [path.name for path in (folder / "runs").iterdir()] == ["data-convnet"]
