@@ -33,3 +33,14 @@ def test_each_attempt_has_a_new_store(launcher):
                         "echo $MASTER_PORT; exit $((1 - $TORCHELASTIC_RESTART_COUNT))")
     first, second = done.stdout.split()
     assert first != second
+
+
+def test_codes_that_no_restart_follows(launcher):
+    flags = ["--max-restarts", 3, "--no-restart-on", "2,5"]
+    done = launcher.run(*flags, "sh", "-c", "exit 5")
+    assert done.returncode == 5 and "restarting" not in done.stderr
+    done = launcher.run(*flags, "sh", "-c", "exit 6")
+    assert done.returncode == 6 and done.stderr.count("restarting all workers") == 3
+    done = launcher.run("--no-restart-on", "two", "true")
+    assert done.returncode == 2 and "--no-restart-on is 'two'" in done.stderr
+    launcher.assert_clean(0)

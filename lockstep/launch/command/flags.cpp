@@ -41,6 +41,8 @@ constexpr Flag kFlags[] = {
     {"node-timeout", "SECONDS", "how long a node may be silent before it is lost [15]",
      Kind::kValue, '\0', false},
     {"max-restarts", "N", "restarts of the whole group after a failure [0]", Kind::kValue},
+    {"no-restart-on", "CODES", "exit codes of workers that no restart follows, such as 2,64",
+     Kind::kValue, '\0', false},
     {"shutdown-timeout", "SECONDS", "from SIGTERM to SIGKILL [30]", Kind::kValue},
     {"signals-to-handle", "NAMES",
      "signals passed on to the workers [SIGTERM,SIGINT,SIGHUP,SIGQUIT]", Kind::kValue},

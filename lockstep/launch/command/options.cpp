@@ -105,6 +105,20 @@ std::vector<int> parse_signals(const std::string& text) {
   return signals;
 }
 
+std::set<int> parse_codes(const FlagValues& flags) {
+  std::set<int> codes;
+  const std::string text = flags.get("no-restart-on").value_or("");
+  for (const auto& part : text.empty() ? std::vector<std::string>{} : split(text, ',')) {
+    const auto code = parse_int(trim(part));
+    if (!code || *code < 1 || *code > 255) {
+      throw UsageError("--no-restart-on is '" + text +
+                       "', expected exit codes from 1 to 255, separated by commas, such as 2,64");
+    }
+    codes.insert(static_cast<int>(*code));
+  }
+  return codes;
+}
+
 std::set<int> parse_rank_filter(const FlagValues& flags) {
   std::set<int> ranks;
   const std::string text = flags.get("local-ranks-filter").value_or("");
@@ -280,6 +294,7 @@ RunOptions parse_run_options(const std::vector<std::string>& arguments,
   require_local_ranks(flags, options);
   options.role = flags.get("role").value_or("default");
   options.max_restarts = parse_number(flags, "max-restarts", 0, 1'000'000, 0);
+  options.final_codes = parse_codes(flags);
   parse_seconds(flags.get("monitor-interval").value_or("0.1"), "--monitor-interval");
   options.shutdown_timeout =
       parse_seconds(flags.get("shutdown-timeout")

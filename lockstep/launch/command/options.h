@@ -42,6 +42,7 @@ struct RunOptions {
   std::string run_id;
   std::string role = "default";
   int max_restarts = 0;
+  std::set<int> final_codes;  // --no-restart-on.
   std::chrono::milliseconds shutdown_timeout{std::chrono::seconds(30)};
   std::vector<int> signals;
   std::string signal_names;  // The same, as given.

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ struct JobSettings {
   Join leader;  // The leader's own node.
   std::string master_addr;
   int max_restarts = 0;
+  std::set<int> final_codes = {};  // Exit codes of a worker that no restart follows.
   std::chrono::milliseconds join_timeout{};
   // How long nodes may take to stop: their own shutdown time and some slack.
   std::chrono::milliseconds stop_timeout{};

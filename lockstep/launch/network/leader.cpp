@@ -17,6 +17,7 @@ JobSettings settings_of(const Context& context) {
   settings.leader = introduce(context);
   settings.master_addr = options.nodes.endpoint.host;
   settings.max_restarts = options.max_restarts;
+  settings.final_codes = options.final_codes;
   settings.join_timeout = options.nodes.join_timeout;
   settings.stop_timeout = options.shutdown_timeout + kStopSlack;
   return settings;
