@@ -124,3 +124,13 @@ def test_a_finished_run_that_goes_on_is_not_finished(folder):
     out = train(folder, *FLAGS).stdout
     assert f"step {step % 20}" in out and (run / "finished").exists()
     assert [path.name for path in (folder / "runs").iterdir()] == ["data-convnet"]
+
+
+def test_wrong_flags_and_stops_in_order_are_not_repeated(folder):
+    err = train(folder, "nodata", "--nproc", 2, "--max-restarts", 5, code=2).stderr
+    assert "there is no data 'nodata'" in err and "restarting" not in err
+    job = start(folder, *FLAGS, "--max-restarts", 5)
+    wait_for_lines(folder / RUN / "metrics.jsonl", 10, job)
+    os.kill(ranks(folder)[1], signal.SIGTERM)  # A rank alone; all of them stop.
+    err = job.communicate(timeout=60)[1]
+    assert job.returncode == 143 and "restarting" not in err

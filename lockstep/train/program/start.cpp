@@ -1,19 +1,71 @@
 #include "lockstep/train/program/start.h"
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::train {
 namespace {
 
+int number_of_gpu_ids(const JobConfig& job) {
+  return job.gpu_ids.empty() ? 0 : static_cast<int>(split(job.gpu_ids, ',').size());
+}
+
+// The flags of a process that joins others by itself.
+void require_consistent_url(const JobConfig& job) {
+  if (job.rank < 0 || job.world_size < 1) {
+    throw UsageError("--dist-url needs --rank and --world-size of this process; HINT: --dist-url " +
+                     job.dist_url + " --rank 0 --world-size 2");
+  }
+  if (job.rank >= job.world_size) {
+    throw UsageError("--rank is " + std::to_string(job.rank) + ", expected 0 to " +
+                     std::to_string(job.world_size - 1) +
+                     ", less than --world-size; HINT: ranks are counted from 0");
+  }
+  const auto refuse = [](const std::string& flag) {
+    throw UsageError(flag +
+                     " is given with --dist-url, by which each process is one rank and starts no "
+                     "other; HINT: leave " +
+                     flag + " out, or --dist-url");
+  };
+  if (job.nproc > 1) {
+    refuse("--nproc");
+  }
+  if (job.nodes > 1) {
+    refuse("--nodes");
+  }
+  if (job.max_restarts > 0) {
+    refuse("--max-restarts");
+  }
+  if (!job.gpu_ids.empty()) {
+    throw UsageError(
+        "--gpu-ids is given with --dist-url, by which each process uses the GPU of its place on "
+        "this machine; HINT: CUDA_VISIBLE_DEVICES=" +
+        job.gpu_ids);
+  }
+}
+
 void require_consistent(const JobConfig& job, int gpus) {
+  if (job.rank >= 0 || job.world_size > 0) {
+    throw UsageError(
+        "--rank and --world-size are for --dist-url, which is not given; HINT: --dist-url "
+        "tcp://HOST:PORT, or --nproc to start the ranks");
+  }
   if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0 || job.timeout_seconds < 1) {
     throw UsageError(
-        "--nproc and --max-restarts must be 0 or more, --nodes and --timeout 1 or more");
+        "--nproc and --max-restarts must be 0 or more, --nodes and --timeout 1 or more; HINT: "
+        "leave them out for what fits this machine");
   }
   if (job.node_rank < 0 || job.node_rank >= job.nodes) {
     throw UsageError("--nr is " + std::to_string(job.node_rank) + ", expected 0 to " +
-                     std::to_string(job.nodes - 1) + ", less than --nodes");
+                     std::to_string(job.nodes - 1) +
+                     ", less than --nodes; HINT: machines are counted from 0");
+  }
+  if (job.nproc > 0 && number_of_gpu_ids(job) > 0 && job.nproc != number_of_gpu_ids(job)) {
+    throw UsageError("--nproc is " + std::to_string(job.nproc) + ", but --gpu-ids has " +
+                     std::to_string(number_of_gpu_ids(job)) +
+                     " GPUs, expected one for each rank; HINT: leave --nproc out");
   }
   if (gpus > 0 && job.nproc > gpus && !contains(job.backend, "gloo") &&
       !contains(job.backend, "shm") && job.backend != "lockstep") {
@@ -25,12 +77,25 @@ void require_consistent(const JobConfig& job, int gpus) {
 
 }  // namespace
 
+std::string with_cpu_backend(const std::string& backends, const BackendRegistry& registry) {
+  if (backends.empty()) {
+    return backends;  // The default has one.
+  }
+  const auto parsed = registry.parse(backends);
+  std::vector<std::string> parts{"cpu:lockstep"};
+  for (const auto& [device, name] : parsed) {
+    if (device == c10::kCPU) {
+      return backends;
+    }
+    parts.push_back("cuda:" + name);
+  }
+  return join(parts, ",");
+}
+
 std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, bool is_launched,
                                                          int local_ranks, int gpus) {
   if (!job.dist_url.empty()) {
-    if (job.rank < 0 || job.world_size < 1) {
-      throw UsageError("--dist-url needs --rank and --world-size of this process");
-    }
+    require_consistent_url(job);
     return std::nullopt;
   }
   if (is_launched) {
@@ -42,8 +107,10 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, b
     return std::nullopt;
   }
   require_consistent(job, gpus);
-  const int ranks = job.nproc > 0 ? job.nproc : std::max(1, gpus);
-  if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0) {
+  const int ids = number_of_gpu_ids(job);
+  const int ranks = job.nproc > 0 ? job.nproc : ids > 0 ? ids : std::max(1, gpus);
+  // The launcher alone lets a rank see certain GPUs.
+  if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0 && ids == 0) {
     return std::nullopt;
   }
   std::vector<std::string> arguments{"--nproc-per-node", std::to_string(ranks)};
@@ -65,6 +132,7 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, b
   }
   if (job.max_restarts > 0) {
     add("--max-restarts", std::to_string(job.max_restarts));
+    add("--no-restart-on", "2,130,143");  // Wrong flags, and stops in order.
   }
   arguments.emplace_back("--no-python");
   return arguments;
@@ -72,7 +140,7 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, b
 
 InitOptions init_options(const JobConfig& job) {
   InitOptions options;
-  options.backend = job.backend;
+  options.backend = with_cpu_backend(job.backend, BackendRegistry::built_in());
   options.timeout = std::chrono::seconds(job.timeout_seconds);
   if (!job.dist_url.empty()) {
     options.init_method = job.dist_url;

@@ -6,10 +6,15 @@
 #include <vector>
 
 #include "lockstep/base/environment.h"
+#include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/train/program/flags.h"
 
 namespace lockstep::train {
+
+// `backends` with one for CPU tensors added where it has none ("nccl"): what ranks tell each other
+// beside gradients is there. Throws UsageError as BackendRegistry::parse().
+std::string with_cpu_backend(const std::string& backends, const BackendRegistry& registry);
 
 // The arguments of `lockstep run` that start the ranks of this job, up to the program; nothing if
 // this process is a rank itself. `gpus` is how many there are. Throws UsageError if flags

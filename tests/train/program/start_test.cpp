@@ -24,11 +24,12 @@ TEST(LaunchArguments, GpusAreRanks) {
 }
 
 TEST(LaunchArguments, NodesAndRestartsAreTheLaunchers) {
-  EXPECT_THAT(*launch_arguments(
-                  {.nproc = 1, .nodes = 2, .node_rank = 1, .master_addr = "a", .max_restarts = 3},
-                  false, 0, 0),
-              ElementsAre("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", "1",
-                          "--master-addr", "a", "--max-restarts", "3", "--no-python"));
+  EXPECT_THAT(
+      *launch_arguments(
+          {.nproc = 1, .nodes = 2, .node_rank = 1, .master_addr = "a", .max_restarts = 3}, false, 0,
+          0),
+      ElementsAre("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr",
+                  "a", "--max-restarts", "3", "--no-restart-on", "2,130,143", "--no-python"));
   EXPECT_THROW(launch_arguments({.nodes = 2, .node_rank = 2}, false, 0, 0), UsageError);
 }
 
@@ -44,6 +45,45 @@ TEST(LaunchArguments, DistUrlNeedsRankAndWorldSize) {
   EXPECT_EQ(init_options(job).init_method, "tcp://a:1");
   EXPECT_EQ(init_options(job).rank, 1);
   EXPECT_THROW(launch_arguments({.dist_url = "tcp://a:1"}, false, 0, 0), UsageError);
+}
+
+TEST(LaunchArguments, GpuIdsAreRanks) {
+  EXPECT_THAT(*launch_arguments({.gpu_ids = "1,6"}, false, 0, 8),
+              ElementsAre("--nproc-per-node", "2", "--gpu-ids", "1,6", "--no-python"));
+  EXPECT_THAT(*launch_arguments({.nproc = 1, .gpu_ids = "3"}, false, 0, 8),
+              ElementsAre("--nproc-per-node", "1", "--gpu-ids", "3", "--no-python"));
+  EXPECT_THAT([] { launch_arguments({.nproc = 3, .gpu_ids = "3,4"}, false, 0, 8); },
+              ThrowsMessage<UsageError>(HasSubstr("--gpu-ids has 2 GPUs")));
+}
+
+TEST(LaunchArguments, FlagsThatWouldBeIgnoredAreRefused) {
+  const auto refused = [](JobConfig job, const char* text, bool by_url = true) {
+    if (by_url) {
+      job.dist_url = "tcp://a:1";
+      job.rank = 0;
+      job.world_size = 2;
+    }
+    EXPECT_THAT([&] { launch_arguments(job, false, 0, 4); },
+                ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
+  };
+  refused({.nproc = 2}, "--nproc is given with --dist-url");
+  refused({.nodes = 2}, "--nodes is given with --dist-url");
+  refused({.max_restarts = 1}, "--max-restarts is given with --dist-url");
+  refused({.gpu_ids = "1"}, "CUDA_VISIBLE_DEVICES=1");
+  refused({.rank = 0}, "--rank and --world-size are for --dist-url", false);
+  refused({.world_size = 2}, "--rank and --world-size are for --dist-url", false);
+  refused({.dist_url = "tcp://a:1", .rank = 2, .world_size = 2}, "--rank is 2", false);
+}
+
+TEST(WithCpuBackend, AddsOneWhereThereIsNone) {
+  auto registry = BackendRegistry::built_in();
+  registry.add("nccl", {c10::kCUDA}, nullptr);
+  EXPECT_EQ(with_cpu_backend("nccl", registry), "cpu:lockstep,cuda:nccl");
+  EXPECT_EQ(with_cpu_backend("cuda:nccl", registry), "cpu:lockstep,cuda:nccl");
+  EXPECT_EQ(with_cpu_backend("cpu:gloo,cuda:nccl", registry), "cpu:gloo,cuda:nccl");
+  EXPECT_EQ(with_cpu_backend("gloo", registry), "gloo");
+  EXPECT_EQ(with_cpu_backend("", registry), "");
+  EXPECT_THROW(with_cpu_backend("nothing", registry), UsageError);
 }
 
 }  // namespace
