@@ -184,8 +184,7 @@ void Learner::load(const Checkpoint& checkpoint) {
         "--init-weights starts a new run with its weights");
   }
   if (ema_) {
-    load_state_dict(*network_, checkpoint.model_ema);
-    ema_->set(*network_);
+    load_state_dict(*ema_, checkpoint.model_ema);
   }
   load_state_dict(*network_, checkpoint.model);
   amp_->copy_model_to_masters();

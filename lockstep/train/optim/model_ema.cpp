@@ -21,6 +21,12 @@ torch::OrderedDict<std::string, at::Tensor> state_of(const torch::nn::Module& mo
   return state;
 }
 
+// Where there is room for small changes.
+at::ScalarType type_of_average(const at::Tensor& weights) {
+  return weights.is_floating_point() && weights.element_size() < 4 ? at::kFloat
+                                                                   : weights.scalar_type();
+}
+
 }  // namespace
 
 ModelEma::ModelEma(const torch::nn::Module& model, const ModelEmaOptions& options)
@@ -29,7 +35,8 @@ ModelEma::ModelEma(const torch::nn::Module& model, const ModelEmaOptions& option
     throw UsageError("ModelEma: decay is " + std::to_string(options.decay) + ", expected 0 to 1");
   }
   for (const auto& item : state_of(model)) {
-    averages_.insert(item.key(), item.value().clone());
+    const auto& weights = item.value();
+    averages_.insert(item.key(), weights.to(type_of_average(weights), false, /*copy=*/true));
   }
 }
 
@@ -50,7 +57,7 @@ void ModelEma::update(const torch::nn::Module& model) {
   const at::NoGradGuard no_grad;
   const auto state = matching(model);
   for (auto& item : averages_) {
-    const auto weights = state[item.key()].to(item.value().device());
+    const auto weights = state[item.key()].to(item.value().options());
     item.value().copy_(item.value() * options_.decay + weights * (1. - options_.decay));
   }
 }
@@ -73,7 +80,7 @@ void ModelEma::update(const torch::nn::Module& model, std::int64_t step) {
   const auto state = matching(model);
   const double weight = 1. - get_decay(step);
   for (auto& item : averages_) {
-    const auto weights = state[item.key()].to(item.value().device());
+    const auto weights = state[item.key()].to(item.value().options());
     if (weights.is_floating_point()) {
       item.value().lerp_(weights, weight);
     } else {

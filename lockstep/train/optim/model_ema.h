@@ -17,7 +17,8 @@ struct ModelEmaOptions {
   double warmup_power = 2.0 / 3;
 };
 
-// Averages all parameters and buffers, by timm's rules.
+// Averages all parameters and buffers, by timm's rules. Those of 16 bits have averages in float32:
+// in float16 a decay of 0.9998 rounds to 1.
 class ModelEma {
  public:
   // Copies. Make it before DistributedDataParallel wraps the network, or give its module().

@@ -36,7 +36,8 @@ class LearnerTest : public testing::Test {
 TEST_F(LearnerTest, GoesOnToTheSameBitsFromItsCheckpoint) {
   for (const TrainConfig& config :
        {TrainConfig{}, TrainConfig{.opt = "adamw", .warmup_epochs = 1}, TrainConfig{.amp = "fp16"},
-        TrainConfig{.amp = "O2"}, TrainConfig{.model_ema = true, .model_ema_decay = 0.5}}) {
+        TrainConfig{.amp = "O2"}, TrainConfig{.model_ema = true, .model_ema_decay = 0.5},
+        TrainConfig{.amp = "O2", .model_ema = true, .model_ema_decay = 0.999}}) {
     auto whole = make(config);
     steps(whole, 6);
     auto first = make(config);
@@ -52,6 +53,14 @@ TEST_F(LearnerTest, GoesOnToTheSameBitsFromItsCheckpoint) {
     const Learner::Averages of_second(second);
     const Learner::Averages of_whole(whole);
     EXPECT_TRUE(weight(second).equal(weight(whole)));
+    Checkpoint of_end;
+    second.save_to(of_end);
+    Checkpoint of_whole_end;
+    whole.save_to(of_whole_end);
+    if (config.model_ema) {
+      EXPECT_TRUE(of_end.model_ema[0].second.equal(of_whole_end.model_ema[0].second));
+      EXPECT_EQ(of_end.model_ema[0].second.scalar_type(), at::kFloat);
+    }
   }
 }
 

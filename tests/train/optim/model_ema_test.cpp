@@ -5,6 +5,8 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "lockstep/base/error.h"
 #include "tests/parity/tensor_file.h"
 #include "tests/support/python.h"
@@ -48,6 +50,18 @@ TEST(ModelEma, HasTheBitsOfTimmsRules) {
     }
     EXPECT_EQ(ema.averages()["count"].item<int>(), rule == "v2" ? 0 : 29) << "cut, or copied";
   }
+}
+
+TEST(ModelEma, OfHalfWeightsMovesInSmallSteps) {
+  Net net(at::full({2}, 1.0, at::kHalf));
+  ModelEma ema(net, {.decay = 0.9998});
+  net.set(at::full({2}, 0.5, at::kHalf));
+  for (int step = 0; step < 1000; ++step) {
+    ema.update(net);
+  }
+  EXPECT_NEAR(ema.averages()["weight"][0].item<double>(), 0.5 + 0.5 * std::pow(0.9998, 1000), 1e-4);
+  ema.copy_to(net);
+  EXPECT_EQ(net.weight.scalar_type(), at::kHalf);
 }
 
 TEST(ModelEma, ItsWeightsCanBePutIntoANetwork) {
