@@ -33,5 +33,23 @@ TEST(CheckpointKeeper, WarnsOfADiskThatFailsAndGoesOn) {
   EXPECT_TRUE(keeper.finish());
 }
 
+TEST(CheckpointKeeper, AnErrorOfTheOneBeforeIsNotThatOfTheLast) {
+  const toys::Folder folder;
+  const auto in_the_way = folder.path + "/checkpoints/last.pt";
+  int warnings = 0;
+  CheckpointKeeper keeper(folder.path + "/checkpoints", [&](const std::string& /*text*/) {
+    ++warnings;
+    std::filesystem::remove_all(in_the_way);
+  });
+  std::filesystem::create_directories(in_the_way + "/folder");
+  std::filesystem::permissions(folder.path + "/checkpoints", std::filesystem::perms::owner_all);
+  const Checkpoint checkpoint{.model = {{"weight", at::ones({2})}}};
+  keeper.save(checkpoint, {});
+  keeper.save(checkpoint, {});  // Is told that the one before failed.
+  EXPECT_EQ(warnings, 1);
+  EXPECT_TRUE(keeper.finish());
+  EXPECT_TRUE(std::filesystem::is_regular_file(in_the_way));
+}
+
 }  // namespace
 }  // namespace lockstep::train
