@@ -78,35 +78,41 @@ std::string summary_text(const SummaryFacts& facts) {
 
 std::string summary_json(const SummaryFacts& facts) {
   const auto& outcome = facts.outcome;
-  log::Metrics line{
+  log::Metrics metrics{
       {"state", outcome.stopped_by != 0 ? "stopped"
                 : outcome.early         ? "stopped early"
                                         : "finished"},
       {"exit_code", static_cast<std::int64_t>(StopRequest::exit_code(outcome.stopped_by))},
       {"epochs", outcome.position.epoch},
-      {"steps", outcome.position.step},
-      {"eval_loss", outcome.last.loss},
-      {"eval_top1", outcome.last.top1},
-      {"eval_top5", outcome.last.top5},
-      {"best_top1", outcome.position.best_top1},
-      {"best_epoch", outcome.position.best_epoch},
-      {"seconds", outcome.seconds},
-      {"samples_per_second", rate(outcome)},
-      {"communication", share(outcome.times.communication, outcome)},
-      {"data_wait", share(outcome.times.data, outcome)},
-      {"ranks", static_cast<std::int64_t>(facts.ranks)},
-      {"restarts", static_cast<std::int64_t>(facts.restarts)},
-      {"restart_seconds", facts.restart_seconds},
-      {"warnings", static_cast<std::int64_t>(facts.warnings.size())},
-      {"files", join(facts.files, " ")}};
+      {"steps", outcome.position.step}};
+  const auto add = [&](const log::Metrics& more) {
+    metrics.insert(metrics.end(), more.begin(), more.end());
+  };
+  if (outcome.last.samples > 0) {  // Else nothing was validated: 0 % would be a lie.
+    add({{"eval_loss", outcome.last.loss},
+         {"eval_top1", outcome.last.top1},
+         {"eval_top5", outcome.last.top5}});
+  }
+  if (outcome.position.best_epoch >= 0) {
+    add({{"best_top1", outcome.position.best_top1}, {"best_epoch", outcome.position.best_epoch}});
+  }
+  add({{"seconds", outcome.seconds},
+       {"samples_per_second", rate(outcome)},
+       {"communication", share(outcome.times.communication, outcome)},
+       {"data_wait", share(outcome.times.data, outcome)},
+       {"ranks", static_cast<std::int64_t>(facts.ranks)},
+       {"restarts", static_cast<std::int64_t>(facts.restarts)},
+       {"restart_seconds", facts.restart_seconds},
+       {"warnings", static_cast<std::int64_t>(facts.warnings.size())},
+       {"files", join(facts.files, " ")}});
   const auto gpu = outcome.gpu.mean().value_or(GpuUse{});
   if (gpu.utilization) {
-    line.emplace_back("gpu_utilization", static_cast<std::int64_t>(*gpu.utilization));
+    add({{"gpu_utilization", static_cast<std::int64_t>(*gpu.utilization)}});
   }
   if (gpu.watts) {
-    line.emplace_back("gpu_watts", *gpu.watts);
+    add({{"gpu_watts", *gpu.watts}});
   }
-  return log::json_line(line);
+  return log::json_line(metrics);
 }
 
 std::string evaluation_text(const Scores& scores, bool json) {

@@ -47,5 +47,14 @@ TEST(Summary, JsonHasStateAndCode) {
   EXPECT_THAT(evaluation_text({.top1 = 50}, true), HasSubstr("\"eval_top1\": 50"));
 }
 
+TEST(Summary, JsonHasNoScoresThatWereNotMeasured) {
+  const TrainConfig config;
+  Outcome end;
+  end.stopped_by = SIGINT;
+  const auto text = summary_json({config, end, 1, {}, {}});
+  EXPECT_THAT(text, testing::Not(HasSubstr("eval_")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("best_")));
+}
+
 }  // namespace
 }  // namespace lockstep::train
