@@ -38,11 +38,18 @@ struct Parts {
   std::vector<std::int64_t> train;
   std::vector<std::int64_t> validation;
 };
-// The same on all ranks, and in all runs of the seed.
+// The same on all ranks, and in all runs of the seed. Of few samples one validates.
 Parts split(const std::shared_ptr<const data::Dataset>& all, const TrainConfig& config) {
-  const auto parts =
-      data::random_split(all, std::vector<double>{1 - config.val_split, config.val_split},
-                         data::seeded_generator(config.seed));
+  if (all->size() < 2) {
+    throw IoError("'" + config.data + "' has " + std::to_string(all->size()) +
+                  " samples, expected some to train on and some to validate with");
+  }
+  const auto generator = data::seeded_generator(config.seed);
+  auto parts = data::random_split(all, std::vector<double>{1 - config.val_split, config.val_split},
+                                  generator);
+  if (parts[1].size() == 0) {
+    parts = data::random_split(all, std::vector<std::int64_t>{all->size() - 1, 1}, generator);
+  }
   return {parts[0].indices(), parts[1].indices()};
 }
 
@@ -104,10 +111,6 @@ DataSource table(const TrainConfig& config) {
     options.label_name = config.label;
   }
   const auto all = std::make_shared<data::TensorDataset>(data::table_dataset(config.data, options));
-  if (all->size() < 2) {
-    throw IoError("'" + config.data +
-                  "' has fewer than two rows, expected some to train on and some to validate with");
-  }
   const auto parts = split(all, config);
   const auto rows = [&](const std::vector<std::int64_t>& indices) {
     return at::tensor(indices, at::kLong);
@@ -124,6 +127,7 @@ DataSource table(const TrainConfig& config) {
   DataSource source{.name = name_of(config.data), .description = "'" + config.data + "'"};
   source.train = part(parts.train);
   source.validation = part(parts.validation);
+  source.is_split_by_seed = true;
   source.input = {all->data().size(1)};
   source.num_classes = all->target().max().item<std::int64_t>() + 1;
   source.index = index_of(source.train->size(), source.validation->size(), checksum(all->data()));
@@ -193,6 +197,7 @@ DataSource image_folder(const TrainConfig& config) {
     auto train = std::make_shared<data::ImageFolder>(index, train_transform(config));
     auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config));
     const auto parts = split(train, config);
+    source.is_split_by_seed = true;
     source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
                             static_cast<std::int64_t>(parts.validation.size()), checksum(index));
     source.train = std::make_shared<data::Subset>(std::move(train), parts.train);

@@ -21,6 +21,7 @@ struct DataSource {
   std::vector<std::string> class_names;  // Empty if they have none.
   std::vector<double> mean;              // What samples were normalised with; may be empty.
   std::vector<double> std;
+  bool is_split_by_seed = false;  // The validation part was drawn from the training data.
   std::string index;  // Equal where the samples are: sizes and a checksum of labels or paths.
 
   [[nodiscard]] bool is_table() const { return input.size() == 1; }

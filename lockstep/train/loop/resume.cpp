@@ -1,10 +1,12 @@
 #include "lockstep/train/loop/resume.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/read.h"
 
 namespace lockstep::train {
@@ -66,6 +68,41 @@ std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std:
     loaded.file = found;
   }
   return loaded;
+}
+
+void require_whole(const std::vector<std::string>& missing) {
+  if (!missing.empty()) {
+    throw UsageError("--eval-only: the checkpoint has no " + join(missing, ", ") +
+                     " of this network's shape; HINT: give the --model, the data and the "
+                     "--input-size that it was trained with");
+  }
+}
+
+void require_unseen_samples(const TrainConfig& config, const DataSource& source,
+                            const Settings& trained) {
+  if (!source.is_split_by_seed) {
+    return;
+  }
+  Settings theirs;
+  Settings ours;
+  bool is_same_data = false;
+  const auto here = settings_of(config);
+  for (const auto& [name, value] : trained) {
+    is_same_data = is_same_data || (name == "the data" && value == source.index) ||
+                   (name == "--data-dir" && value == config.data);
+    const auto own = std::ranges::find(here, name, &Settings::value_type::first);
+    if (own != here.end() && (name == "--seed" || name == "--val-split")) {
+      theirs.emplace_back(name, value);
+      ours.push_back(*own);
+    }
+  }
+  const auto text = difference(ours, theirs, "there");
+  if (is_same_data && !text.empty()) {
+    throw UsageError(
+        "--eval-only: the checkpoint was trained with another part of this data, so samples that "
+        "it has learned would be validated:" +
+        text + "\nHINT: give the same --seed and --val-split");
+  }
 }
 
 }  // namespace lockstep::train

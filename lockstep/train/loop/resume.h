@@ -1,12 +1,16 @@
-// Reads the checkpoint that a run goes on from on rank 0 and sends it to all ranks.
+// Reads the checkpoint that a run goes on from, or that --eval-only is about, on rank 0, sends it to
+// all ranks, and says what does not fit.
 #pragma once
 
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/comm/group.h"
 #include "lockstep/train/checkpoint/checkpoint.h"
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/data_source.h"
 
 namespace lockstep::train {
 
@@ -17,5 +21,14 @@ std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std:
 
 // Calls `work` on rank 0 and returns what it returns on all ranks; what it throws all ranks throw.
 std::string on_rank_0(const Group& group, const std::function<std::string()>& work);
+
+// `missing` names the tensors of the network that the checkpoint did not set. Throws UsageError if
+// there is one: the accuracy of a network that is partly random says nothing.
+void require_whole(const std::vector<std::string>& missing);
+
+// `trained` has the settings of the run that saved the checkpoint. Throws UsageError if the data is
+// the same, but another part of it was set aside: samples that were learned would be validated.
+void require_unseen_samples(const TrainConfig& config, const DataSource& source,
+                            const Settings& trained);
 
 }  // namespace lockstep::train

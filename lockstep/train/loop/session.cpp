@@ -4,14 +4,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <initializer_list>
 #include <memory>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fd.h"
 #include "lockstep/base/nearest.h"
+#include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/train/loop/console.h"
@@ -137,23 +138,27 @@ class Session {
            ")" + (gpu.empty() ? "" : "\n" + gpu);
   }
 
-  void load_initial_weights() {
+  // Returns what was not in them.
+  std::vector<std::string> load_initial_weights() {
     const auto loaded = load_on_all_ranks(world_, writes() ? config_.init_weights : "");
+    std::vector<std::string> missing;
     if (loaded) {
-      const auto missing = learner_->load_weights(loaded->checkpoint);
+      missing = learner_->load_weights(loaded->checkpoint);
       say("weights from '" + loaded->file + "'" +
           (missing.empty() ? "" : "; not in it, and as they were: " + join(missing, ", ")));
     }
+    return missing;
   }
 
   int evaluate() {
-    load_initial_weights();
+    require_whole(load_initial_weights());
     const auto path = on_rank_0(world_, [&] {
       return config_.init_weights.empty() ? checkpoint_to_evaluate(config_, source_.name, model_)
                                           : std::string();
     });
     if (const auto loaded = load_on_all_ranks(world_, path)) {
-      (void)learner_->load_weights(loaded->checkpoint);
+      require_whole(learner_->load_weights(loaded->checkpoint));
+      require_unseen_samples(config_, source_, settings_in(loaded->checkpoint.args));
       say("weights from '" + loaded->file + "'");
     } else if (config_.init_weights.empty()) {
       throw UsageError(
@@ -163,7 +168,7 @@ class Session {
     Trainer trainer(config_, source_, batches_, *learner_, world_, {});
     const auto scores = trainer.validate_once().value();  // No signal stops it.
     if (writes()) {
-      print(evaluation_text(scores, config_.json), stdout);
+      require_printed(evaluation_text(scores, config_.json));
     }
     return 0;
   }
@@ -186,7 +191,7 @@ class Session {
     }
     const auto loaded = load_on_all_ranks(world_, start);
     if (!loaded) {
-      load_initial_weights();
+      (void)load_initial_weights();
     }
     TrainerOptions options;
     options.signal = [] { return StopRequest::signal(); };
@@ -261,16 +266,20 @@ class Session {
         facts.restarts = extras.cost->restarts();
         facts.restart_seconds = extras.cost->seconds();
       }
-      print(config_.json ? summary_json(facts) : summary_text(facts), stdout);
+      print(config_.json ? summary_json(facts) : summary_text(facts));
     }
     world_.barrier();  // Nobody leaves before the checkpoint is written.
     return StopRequest::exit_code(outcome.stopped_by);
   }
 
-  static void print(const std::string& text, std::FILE* stream) {
-    std::fputs(text.c_str(), stream);
-    if (std::fflush(stream) != 0) {
-      throw IoError("what was to be printed could not be written");
+  // Whoever closed or filled stdout does not make a failure of a run that is complete.
+  static bool print(const std::string& text) {
+    const NoSigpipe no_sigpipe;
+    return write_all(STDOUT_FILENO, text);
+  }
+  static void require_printed(const std::string& text) {
+    if (!print(text)) {
+      throw_errno("printing the scores");
     }
   }
 

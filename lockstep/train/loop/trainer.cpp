@@ -61,20 +61,6 @@ bool stops_early(const TrainConfig& config, const Position& position) {
   return config.early_stop > 0 && position.stale_epochs >= config.early_stop;
 }
 
-Settings settings_in(const checkpoint::Value& args) {
-  Settings settings;
-  if (const auto* dict = args.get_if<checkpoint::Dict>()) {
-    for (const auto& [key, value] : *dict) {
-      const auto* name = key.get_if<std::string>();
-      const auto* text = value.get_if<std::string>();
-      if (name != nullptr && text != nullptr) {
-        settings.emplace_back(*name, *text);
-      }
-    }
-  }
-  return settings;
-}
-
 }  // namespace
 
 Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchPlan& batches,
@@ -90,6 +76,20 @@ Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchP
       validation_loader_(validation_loader(config, data, batches, world)),
       epoch_(world.device()),
       interval_(world.device()) {}
+
+Settings settings_in(const checkpoint::Value& args) {
+  Settings settings;
+  if (const auto* dict = args.get_if<checkpoint::Dict>()) {
+    for (const auto& [key, value] : *dict) {
+      const auto* name = key.get_if<std::string>();
+      const auto* text = value.get_if<std::string>();
+      if (name != nullptr && text != nullptr) {
+        settings.emplace_back(*name, *text);
+      }
+    }
+  }
+  return settings;
+}
 
 bool is_at_end(const TrainConfig& config, const Position& position) {
   return position.epoch >= config.epochs || stops_early(config, position);
@@ -118,14 +118,20 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   epoch_.set_sums(own.epoch);
   interval_.set_sums(own.interval);
   if (static_cast<int>(ranks.size()) == world_.size()) {
-    set_rng_state(checkpoint.rng, {world_.rank(), world_.device()});
+    if (!set_rng_state(checkpoint.rng, {world_.rank(), world_.device()})) {
+      warn(
+          "the checkpoint has no random state for this device: the run goes on, but not to the "
+          "bit");
+    }
   } else {
-    tell([](Observer& observer) {
-      observer.on_warning(
-          "the checkpoint is of another number of ranks: the run goes on with the "
-          "same batches, but not to the bit");
-    });
+    warn(
+        "the checkpoint is of another number of ranks: the run goes on with the same batches, but "
+        "not to the bit");
   }
+}
+
+void Trainer::warn(const std::string& warning) const {
+  tell([&](Observer& observer) { observer.on_warning(warning); });
 }
 
 void Trainer::tell(const std::function<void(Observer&)>& what) const {

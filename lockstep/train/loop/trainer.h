@@ -43,6 +43,9 @@ struct Outcome {
 // Whether nothing is left to train: all epochs are done, or --early-stop ends the run.
 bool is_at_end(const TrainConfig& config, const Position& position);
 
+// Those of a checkpoint's args; none of another program's.
+Settings settings_in(const checkpoint::Value& args);
+
 // All ranks make it and call its functions together.
 class Trainer {
  public:
@@ -73,6 +76,7 @@ class Trainer {
   void finish_epoch();
   void save(const SaveOptions& options);
   void tell(const std::function<void(Observer&)>& what) const;
+  void warn(const std::string& warning) const;
   [[nodiscard]] bool is_due(std::int64_t interval) const;
 
   const TrainConfig& config_;

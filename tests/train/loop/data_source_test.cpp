@@ -70,6 +70,18 @@ TEST(OpenData, FolderWithoutPartsIsSplitByTheSeed) {
   EXPECT_EQ(source.validation->size(), 2);
 }
 
+TEST(OpenData, OfFewSamplesOneValidates) {
+  const toys::Folder folder;
+  write_classes(folder.path, 2);
+  const auto source = open_data({.data = folder.path});
+  EXPECT_EQ(source.train->size(), 3);
+  EXPECT_EQ(source.validation->size(), 1);
+  EXPECT_TRUE(source.is_split_by_seed);
+  std::ofstream(folder.path + "/one.csv") << "1,2,0\n";
+  EXPECT_THAT([&] { open_data({.data = folder.path + "/one.csv"}); },
+              testing::ThrowsMessage<IoError>(testing::HasSubstr("has 1 samples")));
+}
+
 TEST(OpenData, ClassesOfBothPartsMustBeTheSame) {
   const toys::Folder folder;
   write_classes(folder.path + "/train", 1);

@@ -40,5 +40,31 @@ TEST(LoadOnAllRanks, OthersGetWhatRank0Reads) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(RequireWhole, NamesWhatIsRandom) {
+  require_whole({});
+  EXPECT_THAT([] { require_whole({"fc.weight", "fc.bias"}); },
+              testing::ThrowsMessage<UsageError>(testing::AllOf(
+                  testing::HasSubstr("fc.weight, fc.bias"), testing::HasSubstr("HINT"))));
+}
+
+TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
+  const TrainConfig trained{.data = "t.csv", .seed = 1};
+  auto settings = settings_of(trained);
+  settings.emplace_back("the data", "9 + 1 samples");
+  DataSource source{.is_split_by_seed = true, .index = "9 + 1 samples"};
+  require_unseen_samples(trained, source, settings);
+  const auto refused =
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("--seed is '0' here and '1' there"));
+  EXPECT_THAT([&] { require_unseen_samples({.data = "../t.csv"}, source, settings); }, refused);
+  source.index = "5 + 5 samples";
+  EXPECT_THAT(
+      [&] { require_unseen_samples({.data = "t.csv", .val_split = 0.5}, source, settings); },
+      refused);
+  require_unseen_samples({.data = "other.csv"}, source, settings);
+  require_unseen_samples({.data = "t.csv"}, source, {});  // Of another program.
+  source.is_split_by_seed = false;
+  require_unseen_samples({.data = "t.csv"}, source, settings);
+}
+
 }  // namespace
 }  // namespace lockstep::train
