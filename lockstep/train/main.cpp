@@ -3,12 +3,14 @@
 #include <c10/util/Exception.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
+#include "lockstep/base/text.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/comm/store_server.h"
 #include "lockstep/launch/command/machine.h"
@@ -60,7 +62,19 @@ int run(int argc, char** argv, const Networks& networks) {
   return train(line.train, init_process_group(init_options(line.job)), networks);
 }
 
+constexpr const char* kMemoryHint =
+    "HINT: not enough memory: halve --batch-size and double --grad-accum, or --amp bf16";
+
 void print_error(const char* what) { std::fprintf(stderr, "lockstep train: %s\n", what); }
+
+// LibTorch has no type of its own for this on the CPU, and adds where in its sources it happened.
+void print_failure(std::string what) {
+  what.resize(std::min(what.find("\nException raised from"), what.size()));
+  print_error(what.c_str());
+  if (contains(what, "DefaultCPUAllocator")) {
+    print_error(kMemoryHint);
+  }
+}
 
 }  // namespace
 
@@ -73,17 +87,19 @@ int main(int argc, char** argv, const Networks& networks) {
     return run(argc, argv, networks);
   } catch (const UsageError& error) {
     print_error(error.what());
+    if (!contains(error.what(), "HINT: ")) {
+      print_error("HINT: lockstep train --help lists all flags");
+    }
     return 2;
   } catch (const c10::OutOfMemoryError& error) {
     print_error(error.what_without_backtrace());
-    print_error(
-        "HINT: not enough memory: halve --batch-size and double --grad-accum, or --amp bf16");
+    print_error(kMemoryHint);
     return 1;
   } catch (const std::bad_alloc&) {
-    print_error("not enough memory; HINT: halve --batch-size and double --grad-accum");
+    print_error(kMemoryHint);
     return 1;
   } catch (const std::exception& error) {
-    print_error(error.what());
+    print_failure(error.what());
     return 1;
   }
 }

@@ -1,6 +1,7 @@
 """Each flag of `lockstep train` changes what it names."""
 
 import json
+import random
 import re
 import subprocess
 
@@ -133,6 +134,18 @@ def test_a_table_trains_an_mlp(tmp_path):
     assert float(summary(tmp_path / "runs/points-mlp")[-1]["eval_top1"]) > 90
 
 
+def test_a_cifar_folder_trains_a_resnet(tmp_path):
+    noise = random.Random(1)
+    (tmp_path / "cifar").mkdir()
+    for name in [f"data_batch_{i}.bin" for i in range(1, 6)] + ["test_batch.bin"]:
+        records = (bytes([i % 10]) + noise.randbytes(3072) for i in range(20))
+        (tmp_path / "cifar" / name).write_bytes(b"".join(records))
+    out = train(tmp_path, "cifar", "--batch-size", 20, "--epochs", 1).stdout
+    assert "100 training and 20 validation images in 10 classes" in out
+    saved = checkpoint(tmp_path / "runs/cifar-resnet18")
+    assert saved["input_size"] == [3, 32, 32] and len(saved["mean"]) == 3
+
+
 def test_a_folder_of_images_trains_a_resnet(tmp_path):
     for i in range(40):
         path = tmp_path / f"photos/class{i % 2}/{i}.ppm"
@@ -156,11 +169,15 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
     (["--lr", "fast"], "--lr"),
     (["--gpu-ids", "0,1", "--nproc", 2], "GPU"),
     (["--dist-url", "tcp://127.0.0.1:1"], "--rank and --world-size"),
+    (["--rank", 1], "--dist-url tcp://HOST:PORT"),
+    (["--dist-url", "tcp://127.0.0.1:1", "--rank", 0, "--world-size", 2, "--nproc", 2], "leave --nproc out"),
+    (["--momentum", 2], "HINT: --momentum 1"),
+    (["--backend", "gluu"], "gloo"),
     (["--eval-only", "--output", "nowhere"], "--init-weights PATH"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
 def test_wrong_invocations_say_what_to_do(shared, flags, text):
     done = train(shared, "data", *flags, code=2)
-    assert text in done.stderr and "Traceback" not in done.stderr
+    assert text in done.stderr and "HINT: " in done.stderr and "Traceback" not in done.stderr
 
 
 def test_wrong_data_and_commands_name_the_nearest(shared):

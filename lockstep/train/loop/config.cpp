@@ -7,6 +7,7 @@
 #include <map>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/loop/option_table.h"
 
@@ -38,27 +39,30 @@ std::string quoted(const std::string& text) {
   return quote + text + quote;
 }
 
+// `right` is a value that would do.
 [[noreturn]] void refuse(const std::string& flag, const std::string& value,
-                         const std::string& expected) {
-  throw UsageError(flag + " is " + value + ", expected " + expected);
+                         const std::string& expected, const std::string& right) {
+  throw UsageError(flag + " is " + value + ", expected " + expected + "; HINT: " + flag + " " +
+                   right);
 }
 
 void require_at_least(const char* flag, double value, double least) {
   if (!(value >= least) || !std::isfinite(value)) {
-    refuse(flag, text_of(value), "a number of " + text_of(least) + " or more");
+    refuse(flag, text_of(value), "a number of " + text_of(least) + " or more", text_of(least));
   }
 }
 
 void require_part(const char* flag, double value) {
   if (!(value >= 0 && value <= 1)) {
-    refuse(flag, text_of(value), "a number from 0 to 1");
+    refuse(flag, text_of(value), "a number from 0 to 1", value > 1 ? "1" : "0");
   }
 }
 
 void require_one_of(const char* flag, const std::string& value,
                     const std::vector<std::string>& names) {
   if (std::ranges::find(names, value) == names.end()) {
-    refuse(flag, "'" + value + "'", "one of " + join(names, ", "));
+    refuse(flag, "'" + value + "'", "one of " + join(names, ", "),
+           nearest_name(value, names).value_or(names.front()));
   }
 }
 
@@ -93,10 +97,11 @@ void require_sensible_optimizer(const TrainConfig& config) {
   require_at_least("--decay-rate", config.decay_rate, 0);
   require_at_least("--clip-grad", config.clip_grad, 0);
   if (!(config.decay_epochs > 0)) {
-    refuse("--decay-epochs", text_of(config.decay_epochs), "more than 0");
+    refuse("--decay-epochs", text_of(config.decay_epochs), "more than 0", "30");
   }
   if (config.lr > 0 && config.lr_base > 0) {
-    throw UsageError("--lr and --lr-base are both given, expected one of them");
+    throw UsageError(
+        "--lr and --lr-base are both given, expected one of them; HINT: leave --lr out");
   }
 }
 
@@ -161,13 +166,14 @@ void require_sensible(const TrainConfig& config) {
   require_part("--reprob", config.reprob);
   require_part("--model-ema-decay", config.model_ema_decay);
   if (!(config.val_split > 0 && config.val_split < 1)) {
-    refuse("--val-split", text_of(config.val_split), "a number between 0 and 1");
+    refuse("--val-split", text_of(config.val_split), "a number between 0 and 1", "0.1");
   }
   if (!config.amp.empty()) {
     require_one_of("--amp", config.amp, {"bf16", "fp16", "O0", "O1", "O2", "O3"});
   }
   if (config.resume.empty()) {
-    throw UsageError("--resume is empty, expected auto, last, best, no or a path");
+    throw UsageError(
+        "--resume is empty, expected auto, last, best, no or a path; HINT: leave it out");
   }
 }
 

@@ -209,8 +209,8 @@ void RunFolder::lock_or_throw() const {
     const pid_t holder = lock_holder(folder_.get());
     throw UsageError("the run '" + path_ + "' is in use by " +
                      (holder > 0 ? "process " + std::to_string(holder) : "another process") +
-                     ", expected one process for a run; wait for its end, or start a run of its "
-                     "own with --resume no");
+                     ", expected one process for a run; HINT: wait for its end, or start another "
+                     "run with --resume no");
   }
 }
 
