@@ -1,10 +1,11 @@
 #include "lockstep/train/loop/console.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdio>
+#include <fstream>
 #include <utility>
-
-#include "lockstep/base/memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -13,6 +14,17 @@ std::string fixed(double number, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, number);
   return text.data();
+}
+
+// Of this process; nothing where /proc does not tell.
+std::optional<std::uint64_t> resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  if (!(file >> size >> resident)) {
+    return std::nullopt;
+  }
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -52,6 +64,7 @@ void Console::on_interval(const Interval& interval) {
   progress_.data_wait = interval.data_wait;
   progress_.communication_wait = interval.communication_wait;
   progress_.gpu = interval.gpu;
+  progress_.memory_bytes = resident_bytes();
   show(interval.position);
   if (!interval.slow_rank.empty()) {
     writer_.say(interval.slow_rank);
@@ -67,8 +80,16 @@ void Console::on_epoch(const Epoch& epoch) {
               "/s" + (epoch.is_best ? ", best" : ""));
 }
 
+std::vector<std::string> Console::warnings() const {
+  std::vector<std::string> texts;
+  for (const auto& [warning, count] : warnings_) {
+    texts.push_back(count > 1 ? std::to_string(count) + " times: " + warning : warning);
+  }
+  return texts;
+}
+
 void Console::on_warning(const std::string& warning) {
-  warnings_.push_back(warning);
+  ++warnings_[warning];
   writer_.say("WARNING: " + warning);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,8 @@ class Console : public Observer {
   void on_epoch(const Epoch& epoch) override;
   void on_warning(const std::string& warning) override;
 
-  [[nodiscard]] const std::vector<std::string>& warnings() const { return warnings_; }
+  // Each once, with how often it came.
+  [[nodiscard]] std::vector<std::string> warnings() const;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -38,7 +40,7 @@ class Console : public Observer {
   double samples_per_second_ = 0;  // In the epoch's last interval.
   Clock::time_point begun_ = Clock::now();
   std::int64_t steps_here_ = 0;  // Steps of this process.
-  std::vector<std::string> warnings_;
+  std::map<std::string, int> warnings_;
 };
 
 }  // namespace lockstep::train

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
@@ -43,13 +44,14 @@ Choice choose(const TrainConfig& config, const std::string& name) {
     const auto file = run + "/checkpoints/" + (resume == "best" ? "best.pt" : "");
     if (run.empty() || !has_checkpoint(run) || !is_there(file)) {
       throw UsageError("--resume " + resume + ": there is no such checkpoint of a run '" +
-                       config.output + "/" + name + "'; leave --resume out to start one");
+                       config.output + "/" + name + "'; HINT: leave --resume out to start one");
     }
     return {run, file};
   }
   if (!is_there(resume)) {
     throw UsageError("--resume: there is no '" + resume +
-                     "', expected a checkpoint, the folder of a run, auto, last, best or no");
+                     "', expected a checkpoint, the folder of a run, auto, last, best or no; HINT: "
+                     "leave --resume out to go on with the newest run");
   }
   if (is_there(resume + "/checkpoints")) {
     return {resume, resume + "/checkpoints"};
@@ -194,7 +196,7 @@ std::vector<std::string> RunFiles::files() const {
     }
   }
   if (log_) {
-    files.insert(files.end(), log_->files().begin(), log_->files().end());
+    std::ranges::copy_if(log_->files(), std::back_inserter(files), is_there);
   }
   return files;
 }

@@ -26,6 +26,8 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
                       .is_best = true});
     console.on_warning("the disk is full");
     EXPECT_THAT(console.warnings(), testing::ElementsAre("the disk is full"));
+    console.on_warning("the disk is full");
+    EXPECT_THAT(console.warnings(), testing::ElementsAre("2 times: the disk is full"));
   }
   std::string text(4096, '\0');
   text.resize(static_cast<std::size_t>(::read(pipe.read_end.get(), text.data(), text.size())));
@@ -33,6 +35,7 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   EXPECT_THAT(text, testing::HasSubstr("loss 1.25"));
   EXPECT_THAT(text, testing::HasSubstr("gpu 97%"));
   EXPECT_THAT(text, testing::HasSubstr("rank 1 is slow"));
+  EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
 }

@@ -1,0 +1,110 @@
+"""A disk that fails costs files, never the run; the last good checkpoint stays."""
+
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from training import checkpoint, command, environment, start, train, write_idx
+
+RUN = "runs/data-convnet"
+# 20 steps an epoch.
+FLAGS = ["data", "--batch-size", 32, "--epochs", 3, "--log-interval", 1, "--checkpoint-interval", 5]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_idx(tmp_path / "data")
+    return tmp_path
+
+
+@pytest.fixture
+def small_disk(folder):
+    """A file system of its own at runs/; others do not see it fill."""
+    runs = folder / "runs"
+    runs.mkdir()
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "none", runs], capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("this user may not mount: " + done.stderr)
+    yield runs
+    subprocess.run(["umount", "-l", runs], check=True)
+
+
+def wait_for_checkpoint(run, job):
+    while not (run / "checkpoints/last.pt").exists():
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.002)
+
+
+def end_of(job):
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, err
+    assert "finished 3 epochs" in out
+    return out
+
+
+def test_a_full_disk(folder, small_disk):
+    job = start(folder, *FLAGS)
+    run = folder / RUN
+    wait_for_checkpoint(run, job)
+    with open(small_disk / "filler", "wb", buffering=0) as filler:
+        try:
+            while True:
+                filler.write(bytes(4096))
+        except OSError:
+            pass
+    out = end_of(job)
+    assert "No space left on device" in out and "training goes on" in out
+    assert out.partition("finished 3 epochs")[2].count("a checkpoint was not saved") == 1, "each warning once"
+    assert not (run / "finished").exists()
+    step = checkpoint(run)["metrics"]["step"]
+    assert 0 < step < 60
+    (small_disk / "filler").unlink()
+    out = train(folder, *FLAGS).stdout
+    assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == 60
+    assert (run / "finished").exists()
+
+
+def test_a_disk_that_becomes_read_only(folder, small_disk):
+    job = start(folder, *FLAGS)
+    run = folder / RUN
+    wait_for_checkpoint(run, job)
+    # Seen by name it cannot be written; the log's files, which are open, would keep it from becoming read-only itself.
+    subprocess.run(["mount", "--bind", run, run], check=True)
+    subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
+    out = end_of(job)
+    subprocess.run(["umount", "-l", run], check=True)
+    assert "Read-only file system" in out and "training goes on" in out
+    assert 0 < checkpoint(run)["metrics"]["step"] < 60
+    assert not (run / "finished").exists()
+
+
+def test_a_folder_that_is_removed(folder):
+    job = start(folder, *FLAGS)
+    wait_for_checkpoint(folder / RUN, job)
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    while (folder / "runs").exists():
+        shutil.rmtree(folder / "runs", ignore_errors=True)
+    out = end_of(job)
+    assert "training goes on" in out
+    assert not (folder / RUN / "checkpoints/last.pt").exists()
+    assert "  files" not in out, "none is left"
+
+
+def test_a_stdout_that_takes_nothing(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command(*FLAGS), cwd=folder, env=environment(), stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (folder / RUN / "finished").exists()
+    done = subprocess.run(command(*FLAGS, "--eval-only"), cwd=folder, env=environment(), stdout=open("/dev/full", "w"),
+                          stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 1 and "No space left" in done.stderr
+
+
+def test_a_stdout_that_is_closed(folder):
+    job = start(folder, *FLAGS)
+    job.stdout.close()
+    err = job.stderr.read()
+    assert job.wait(timeout=60) == 0, err
+    assert (folder / RUN / "finished").exists()
