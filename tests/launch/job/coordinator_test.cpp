@@ -42,6 +42,7 @@ class Job {
     settings.leader = node("host0", 0, nodes);
     settings.master_addr = "addr";
     settings.max_restarts = max_restarts;
+    settings.final_codes = {64};
     settings.join_timeout = std::chrono::hours(1);
     settings.stop_timeout = std::chrono::hours(1);
     return settings;
@@ -387,6 +388,16 @@ TEST(Coordinator, StrangersCannotDoAnything) {
   EXPECT_THAT(refused.reason, HasSubstr("one too many"));
   EXPECT_FALSE(refused.ending);
   EXPECT_FALSE(job->ended());
+}
+
+TEST(Coordinator, NoRestartFollowsACodeThatIsFinal) {
+  for (const int code : {64, 65}) {
+    Job job(1, /*max_restarts=*/1);
+    job.sent<Start>();
+    job->on_message(kLocalPeer, Failed{0, failure_on(0, 0, code)});
+    job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, code)}, ""});
+    EXPECT_EQ(job->ended(), code == 64);
+  }
 }
 
 TEST(Coordinator, ASignalBetweenTwoAttemptsStopsTheNextOne) {
