@@ -1,13 +1,15 @@
 """Each flag of `lockstep train` changes what it names."""
 
+import contextlib
 import json
+import pathlib
 import random
 import re
 import subprocess
 
 import pytest
 
-from conftest import BIN
+from conftest import BIN, wait_for
 from training import checkpoint, environment, losses, metrics, start, summary, train, weights, write_idx
 
 RUN = "runs/data-convnet"
@@ -217,9 +219,33 @@ def test_two_nodes_of_a_job(shared):
     assert len(losses(shared / "nodes/data-convnet")) == 5
 
 
+def environs_of(argument):
+    """Of all processes that were given it."""
+    found = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if argument.encode() in (process / "cmdline").read_bytes().split(b"\0"):
+                found.append((process / "environ").read_bytes().split(b"\0"))
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_keep_freed_memory(shared, ranks):
+    """They are told when they start; mimalloc would not hear of it later."""
+    job = start(shared, "data", "--batch-size", 8, "--epochs", 1000, "--output", shared / f"kept{ranks}", "--nproc", ranks)
+    try:
+        wait_for(lambda: (shared / f"kept{ranks}/data-convnet/checkpoints/last.pt").exists(), 60, "a checkpoint")
+        environs = environs_of(str(shared / f"kept{ranks}"))
+        found = [environ for environ in environs if ranks == 1 or any(entry.startswith(b"RANK=") for entry in environ)]
+        assert len(found) == ranks
+        assert all(b"MIMALLOC_PURGE_DELAY=10000" in environ for environ in found)
+    finally:
+        job.terminate()
+        job.communicate(timeout=60)
+
+
 def test_every_flag_of_help_is_tried(shared):
     """The flags that some test of this folder passes are all there are."""
-    import pathlib
     help_text = train(shared, "--help").stdout
     flags = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", help_text, re.M))
     tried = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_train_*.py"))
