@@ -9,8 +9,8 @@ import pytest
 from training import checkpoint, command, environment, start, train, write_idx
 
 RUN = "runs/data-convnet"
-# 20 steps an epoch.
-FLAGS = ["data", "--batch-size", 32, "--epochs", 3, "--log-interval", 1, "--checkpoint-interval", 5]
+# 20 steps an epoch: enough that the disk fails while the run goes on.
+FLAGS = ["data", "--batch-size", 32, "--epochs", 10, "--log-interval", 1, "--checkpoint-interval", 5]
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def wait_for_checkpoint(run, job):
 def end_of(job):
     out, err = job.communicate(timeout=120)
     assert job.returncode == 0, err
-    assert "finished 3 epochs" in out
+    assert "finished 10 epochs" in out
     return out
 
 
@@ -56,27 +56,28 @@ def test_a_full_disk(folder, small_disk):
             pass
     out = end_of(job)
     assert "No space left on device" in out and "training goes on" in out
-    assert out.partition("finished 3 epochs")[2].count("a checkpoint was not saved") == 1, "each warning once"
+    assert out.partition("finished 10 epochs")[2].count("a checkpoint was not saved") == 1, "each warning once"
     assert not (run / "finished").exists()
     step = checkpoint(run)["metrics"]["step"]
-    assert 0 < step < 60
+    assert 0 < step < 200
     (small_disk / "filler").unlink()
     out = train(folder, *FLAGS).stdout
-    assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == 60
+    assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == 200
     assert (run / "finished").exists()
 
 
-def test_a_disk_that_becomes_read_only(folder, small_disk):
+def test_a_folder_that_becomes_read_only(folder):
+    """By an attribute, since root writes whatever the mode says, and open logs keep a disk from a read-only remount."""
     job = start(folder, *FLAGS)
     run = folder / RUN
     wait_for_checkpoint(run, job)
-    # Seen by name it cannot be written; the log's files, which are open, would keep it from becoming read-only itself.
-    subprocess.run(["mount", "--bind", run, run], check=True)
-    subprocess.run(["mount", "-o", "remount,bind,ro", run], check=True)
+    done = subprocess.run(["chattr", "+i", run / "checkpoints"], capture_output=True, text=True)
     out = end_of(job)
-    subprocess.run(["umount", "-l", run], check=True)
-    assert "Read-only file system" in out and "training goes on" in out
-    assert 0 < checkpoint(run)["metrics"]["step"] < 60
+    if done.returncode != 0:
+        pytest.skip("this file system has no immutable folders: " + done.stderr)
+    subprocess.run(["chattr", "-i", run / "checkpoints"], check=True)
+    assert "Operation not permitted" in out and "training goes on" in out
+    assert 0 < checkpoint(run)["metrics"]["step"] < 200
     assert not (run / "finished").exists()
 
 
@@ -99,7 +100,7 @@ def test_a_stdout_that_takes_nothing(folder):
     assert (folder / RUN / "finished").exists()
     done = subprocess.run(command(*FLAGS, "--eval-only"), cwd=folder, env=environment(), stdout=open("/dev/full", "w"),
                           stderr=subprocess.PIPE, text=True)
-    assert done.returncode == 1 and "No space left" in done.stderr
+    assert done.returncode == 1 and "stdout cannot be written" in done.stderr
 
 
 def test_a_stdout_that_is_closed(folder):

@@ -279,7 +279,8 @@ class Session {
   }
   static void require_printed(const std::string& text) {
     if (!print(text)) {
-      throw_errno("printing the scores");
+      throw IoError(
+          "printing the scores: stdout cannot be written; free some space, or redirect it");
     }
   }
 
