@@ -69,7 +69,9 @@ void print_error(const char* what) { std::fprintf(stderr, "lockstep train: %s\n"
 
 // LibTorch has no type of its own for this on the CPU, and adds where in its sources it happened.
 void print_failure(std::string what) {
-  what.resize(std::min(what.find("\nException raised from"), what.size()));
+  for (const char* backtrace : {"\nException raised from", "\nframe #"}) {
+    what.resize(std::min(what.find(backtrace), what.size()));
+  }
   print_error(what.c_str());
   if (contains(what, "DefaultCPUAllocator")) {
     print_error(kMemoryHint);

@@ -69,4 +69,4 @@ def test_the_screen_says_how_the_gpu_computes(folder, flags, words):
 
 def test_the_backend_nccl_trains(folder):
     train(folder, *FLAGS, "--backend", "nccl", env=GPU)
-    assert len(metrics(folder / RUN)) == 42
+    assert len(metrics(folder / RUN)) == 82

@@ -45,7 +45,7 @@ TEST(TrainMain, TooLittleMemoryIsAHintWithoutABacktrace) {
   EXPECT_EQ(run({data, "--model", "huge", "--batch-size", "1"}, {{"huge", make_huge}}), 1);
   const auto text = testing::internal::GetCapturedStderr();
   EXPECT_THAT(text, testing::AllOf(testing::HasSubstr("HINT: not enough memory"),
-                                   testing::Not(testing::HasSubstr("Exception raised from"))));
+                                   testing::Not(testing::HasSubstr("frame #"))));
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#include "lockstep/train/loop/gpu_settings.h"
+
+#include <ATen/Context.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "lockstep/comm/init_process_group.h"
+
+namespace lockstep::train {
+namespace {
+
+// Other tests of the process compute as before.
+class GpuSettings : public testing::Test {
+ protected:
+  ~GpuSettings() override {
+    at::globalContext().setDeterministicAlgorithms(false, false);
+    apply_gpu_settings({.cudnn_benchmark = false});
+  }
+  static at::Context& context() { return at::globalContext(); }
+};
+
+TEST_F(GpuSettings, Tf32IsForConvolutionsUnlessToldOtherwise) {
+  apply_gpu_settings({});
+  EXPECT_FALSE(context().allowTF32CuBLAS());
+  EXPECT_TRUE(context().allowTF32CuDNN());
+  apply_gpu_settings({.tf32 = "off"});
+  EXPECT_FALSE(context().allowTF32CuDNN());
+  apply_gpu_settings({.tf32 = "on"});
+  EXPECT_TRUE(context().allowTF32CuBLAS());
+  EXPECT_TRUE(context().allowTF32CuDNN());
+}
+
+TEST_F(GpuSettings, TheFastestAlgorithmsAreTriedUnlessTheyMustBeDeterministic) {
+  apply_gpu_settings({});
+  EXPECT_TRUE(context().benchmarkCuDNN());
+  apply_gpu_settings({.deterministic = true});
+  EXPECT_FALSE(context().benchmarkCuDNN());
+  EXPECT_TRUE(context().deterministicAlgorithms());
+  EXPECT_NE(std::getenv("CUBLAS_WORKSPACE_CONFIG"), nullptr);
+}
+
+TEST_F(GpuSettings, OnTheCpuThereIsNothingToSay) {
+  EXPECT_EQ(describe_gpu({}, {}, init_process_group()), "");
+}
+
+}  // namespace
+}  // namespace lockstep::train
