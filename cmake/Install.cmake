@@ -15,7 +15,7 @@ foreach(program lockstep lockstep-inspect lockstep-store lockstep-train)
 endforeach()
 
 # The launcher is part of the trainer, which starts ranks; its headers are not for users.
-install(TARGETS lockstep_base lockstep_cluster lockstep_net lockstep_shm lockstep_launch lockstep_log lockstep_device lockstep_data lockstep_checkpoint lockstep_models lockstep_comm lockstep_parallel lockstep_train_run lockstep_train lockstep_all EXPORT lockstepTargets
+install(TARGETS lockstep_base lockstep_cluster lockstep_net lockstep_shm lockstep_launch lockstep_log lockstep_device lockstep_data lockstep_checkpoint lockstep_nn lockstep_models lockstep_comm lockstep_parallel lockstep_train_run lockstep_train lockstep_all EXPORT lockstepTargets
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/public_headers.txt headers REGEX "^lockstep/")
 foreach(header IN LISTS headers)

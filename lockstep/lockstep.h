@@ -47,6 +47,7 @@
 #include "lockstep/models/script_module.h"
 #include "lockstep/models/toy.h"
 #include "lockstep/models/vgg.h"
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/train/amp/autocast.h"
