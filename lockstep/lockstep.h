@@ -48,6 +48,7 @@
 #include "lockstep/models/toy.h"
 #include "lockstep/models/vgg.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/recompute.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/train/amp/autocast.h"
