@@ -61,6 +61,7 @@ ROOMS = {
         "autograd": set(),
         "checks": set(),
         "in_place": set(),
+        "nn": set(),
         "buckets": {"autograd", "in_place"},
     },
     "launch": {

@@ -50,6 +50,7 @@
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/recompute.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/nn/sync_batch_norm.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/train/amp/autocast.h"
 #include "lockstep/train/amp/grad_scaler.h"
