@@ -3,12 +3,12 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/hardtanh.h>
 #include <torch/nn/init.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 
 #include "lockstep/models/require.h"
+#include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::models {
 namespace {
@@ -39,7 +39,7 @@ class ConvNormRelu6 : public torch::nn::Cloneable<ConvNormRelu6> {
 
   void reset() override {
     conv_ = register_module("0", make_convolution(options_));
-    norm_ = register_module("1", torch::nn::BatchNorm2d(options_.out));
+    norm_ = register_module("1", nn::BatchNorm2d(options_.out));
   }
 
   at::Tensor forward(const at::Tensor& input) {
@@ -50,7 +50,7 @@ class ConvNormRelu6 : public torch::nn::Cloneable<ConvNormRelu6> {
  private:
   ConvOptions options_;
   torch::nn::Conv2d conv_{nullptr};
-  torch::nn::BatchNorm2d norm_{nullptr};
+  nn::BatchNorm2d norm_{nullptr};
 };
 
 struct ResidualOptions {
@@ -79,7 +79,7 @@ class InvertedResidual : public torch::nn::Cloneable<InvertedResidual> {
     conv->push_back(std::make_shared<ConvNormRelu6>(
         ConvOptions{.in = hidden, .out = hidden, .stride = stride, .groups = hidden}));
     conv->push_back(make_convolution({.in = hidden, .out = out, .kernel = 1}));
-    conv->push_back(torch::nn::BatchNorm2d(out));
+    conv->push_back(nn::BatchNorm2d(out));
     conv_ = register_module("conv", conv);
   }
 

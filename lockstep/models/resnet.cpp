@@ -48,8 +48,7 @@ class Block : public torch::nn::Cloneable<Block> {
     downsample_ = nullptr;
     // Made first and registered last, as torchvision does: it draws from the generator.
     if (stride != 1 || in != out) {
-      downsample_ =
-          torch::nn::Sequential(make_conv(in, out, 1, stride), torch::nn::BatchNorm2d(out));
+      downsample_ = torch::nn::Sequential(make_conv(in, out, 1, stride), nn::BatchNorm2d(out));
     }
     if (kind == ResNetBlock::kBasic) {
       add(make_conv(in, planes, 3, stride), planes);
@@ -80,12 +79,12 @@ class Block : public torch::nn::Cloneable<Block> {
   void add(torch::nn::Conv2d conv, std::int64_t planes) {
     const std::string number = std::to_string(convs_.size() + 1);
     convs_.push_back(register_module("conv" + number, std::move(conv)));
-    norms_.push_back(register_module("bn" + number, torch::nn::BatchNorm2d(planes)));
+    norms_.push_back(register_module("bn" + number, nn::BatchNorm2d(planes)));
   }
 
   BlockOptions options_;
   std::vector<torch::nn::Conv2d> convs_;
-  std::vector<torch::nn::BatchNorm2d> norms_;
+  std::vector<nn::BatchNorm2d> norms_;
   torch::nn::Sequential downsample_{nullptr};
 };
 
@@ -103,7 +102,7 @@ ResNet::ResNet(const ResNetShape& shape, const ResNetOptions& options)
 
 void ResNet::reset() {
   conv1_ = register_module("conv1", make_conv(options_.in_channels, 64, 7, 2));
-  bn1_ = register_module("bn1", torch::nn::BatchNorm2d(64));
+  bn1_ = register_module("bn1", nn::BatchNorm2d(64));
   std::int64_t planes = 64;
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     layers_[i] = register_module("layer" + std::to_string(i + 1), make_layer(i, planes));

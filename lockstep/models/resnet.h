@@ -5,7 +5,6 @@
 #pragma once
 
 #include <torch/nn/cloneable.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
@@ -13,6 +12,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+
+#include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::models {
 
@@ -47,7 +48,7 @@ class ResNet : public torch::nn::Cloneable<ResNet> {
   ResNetShape shape_;
   ResNetOptions options_;
   torch::nn::Conv2d conv1_{nullptr};
-  torch::nn::BatchNorm2d bn1_{nullptr};
+  nn::BatchNorm2d bn1_{nullptr};
   std::array<torch::nn::Sequential, 4> layers_{nullptr, nullptr, nullptr, nullptr};
   torch::nn::Linear fc_{nullptr};
 };

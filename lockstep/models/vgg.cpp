@@ -3,13 +3,13 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/pooling.h>
 
 #include "lockstep/models/require.h"
+#include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::models {
 namespace {
@@ -39,7 +39,7 @@ void Vgg::reset() {
     const std::int64_t out = kChannels[stage];
     for (std::int64_t i = 0; i < depths_[stage]; ++i) {
       features_->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)));
-      features_->push_back(torch::nn::BatchNorm2d(out));
+      features_->push_back(nn::BatchNorm2d(out));
       features_->push_back(in_place_relu());
       in = out;
     }

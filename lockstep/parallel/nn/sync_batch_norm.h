@@ -37,8 +37,8 @@ class SyncBatchNormImpl : public torch::nn::Cloneable<SyncBatchNormImpl>,
 TORCH_MODULE(SyncBatchNorm);
 
 // Makes all batch normalization inside the module work over the group, before the module is
-// wrapped. Parameters, buffers and their names stay. Layers of lockstep::nn and
-// SyncBatchNorms are told to; those of torch::nn in a torch::nn::Sequential are replaced
+// wrapped. Parameters, buffers and their names stay. Layers of lockstep::nn, which lockstep::models
+// use, and SyncBatchNorms are told to; those of torch::nn in a torch::nn::Sequential are replaced
 // by SyncBatchNorms. One elsewhere cannot be replaced, because its parent holds it by its type:
 // then it throws UsageError that names it, and changes nothing. Returns how many layers it found.
 std::size_t convert_sync_batchnorm(torch::nn::Module& module, const Group& group);

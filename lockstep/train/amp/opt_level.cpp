@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::amp {
 namespace {
@@ -16,7 +17,8 @@ bool casts_model(OptLevel level) { return level == OptLevel::kO2 || level == Opt
 bool is_batch_norm(const torch::nn::Module& module) {
   return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
          module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
-         module.as<torch::nn::BatchNorm3dImpl>() != nullptr;
+         module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
+         dynamic_cast<const nn::Synchronizable*>(&module) != nullptr;
 }
 
 // In place, so that tensors which others hold stay the model's.
