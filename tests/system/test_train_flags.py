@@ -64,6 +64,20 @@ def test_channels_last_is_kept_in_the_checkpoint(shared):
     assert weight.stride() != weight.contiguous().stride()
 
 
+def test_sync_bn_normalizes_over_all_ranks(shared):
+    found = {}
+    for name, flags in {"alone": [], "apart": ["--nproc", 2], "together": ["--nproc", 2, "--sync-bn"]}.items():
+        train(shared, "data", "--global-batch-size", 32, "--epochs", 1, "--log-interval", 1, "--output", "bn" + name, *flags)
+        found[name] = [float(loss) for loss in losses(shared / f"bn{name}/data-convnet")]
+    assert found["together"][1:3] == pytest.approx(found["alone"][1:3], rel=1e-4)
+    assert found["apart"][1:3] != pytest.approx(found["alone"][1:3], rel=1e-3)
+
+
+def test_sync_bn_needs_batch_normalization(shared):
+    job = train(shared, *SHORT, "--model", "mlp", "--output", "bnmlp", "--sync-bn", code=2)
+    assert "no batch normalization" in job.stderr
+
+
 def test_averages_are_kept_and_validated(shared):
     out = train(shared, *SHORT, "--output", "ema", "--model-ema", "--model-ema-decay", 0.5).stdout
     saved = checkpoint(shared / "ema/data-convnet")

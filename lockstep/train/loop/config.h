@@ -52,6 +52,7 @@ struct TrainConfig {
   std::string tf32 = "conv";    // off, conv, on: what float32 may be rounded to on a GPU.
   bool deterministic = false;   // Algorithms that give the same bits each time, or an error.
   bool find_unused_parameters = false;
+  bool sync_bn = false;  // Batch normalization over the batches of all ranks.
   std::uint64_t seed = 0;
   std::string init_weights;  // A checkpoint whose weights a new run starts with.
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/parallel/nn/sync_batch_norm.h"
 #include "lockstep/train/checkpoint/scaler_value.h"
 #include "lockstep/train/checkpoint/scheduler_value.h"
 #include "lockstep/train/checkpoint/tensor_value.h"
@@ -37,6 +38,9 @@ Learner::Learner(const TrainConfig& config, const BatchPlan& batches,
   network_->to(device_);
   if (config.channels_last) {
     make_channels_last(*network_);
+  }
+  if (config.sync_bn && convert_sync_batchnorm(*network_->body(), group_) == 0) {
+    throw UsageError("--sync-bn: the network has no batch normalization; leave the flag out");
   }
   amp_.emplace(*network_, precision_of(config));
   DistributedDataParallelOptions options;

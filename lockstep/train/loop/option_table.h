@@ -89,6 +89,7 @@ void visit_options(Config& config, const Visit& visit) {
       "the same bits in each run, on a GPU, too");
   add("--find-unused-parameters", config.find_unused_parameters, kNumbers,
       "for networks that do not use all parameters in each step");
+  add("--sync-bn", config.sync_bn, kNumbers, "batch normalization over the batches of all ranks");
 
   group = "Run";
   add("--output,--output-dir", config.output, kOutput, "where runs have their folders");
