@@ -83,7 +83,7 @@ std::size_t GradientBucket::move_out() {
 }
 
 std::size_t GradientBucket::move() {
-  const auto old = std::move(places_);
+  const auto old = std::exchange(places_, {});
   try {
     make_places(allocate_);
   } catch (const IoError&) {  // There is no more of it: sums of other memory take longer.

@@ -1,5 +1,6 @@
 #include "lockstep/train/loop/tally.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>

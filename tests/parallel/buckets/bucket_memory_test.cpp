@@ -70,7 +70,7 @@ TEST_F(BucketMemory, DoesNotLendWhatIsInUse) {
   memory.reset();
   EXPECT_TRUE(is_offered());
   {
-    const auto memory = bucket_.memory_for(1);
+    const auto taken = bucket_.memory_for(1);
     EXPECT_FALSE(is_offered());
   }
   EXPECT_TRUE(is_offered());
