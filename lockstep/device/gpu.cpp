@@ -10,23 +10,26 @@ namespace {
 
 int index_of(at::Device device) { return device.has_index() ? device.index() : 0; }
 
+// A call's error stays with the thread, where LibTorch would take it for one of its own.
+bool succeeded(cudaError_t error) {
+  return error == cudaSuccess || (static_cast<void>(cudaGetLastError()), false);
+}
+
 }  // namespace
 
 std::string gpu_name(at::Device device) {
   cudaDeviceProp properties{};
-  if (!device.is_cuda() || cudaGetDeviceProperties(&properties, index_of(device)) != cudaSuccess) {
-    return "";
-  }
-  return properties.name;
+  const bool is_told =
+      device.is_cuda() && succeeded(cudaGetDeviceProperties(&properties, index_of(device)));
+  return is_told ? properties.name : "";
 }
 
 std::string pci_bus_id(at::Device device) {
   std::array<char, 32> text{};
-  if (!device.is_cuda() || cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()),
-                                                 index_of(device)) != cudaSuccess) {
-    return "";
-  }
-  return text.data();
+  const bool is_told =
+      device.is_cuda() && succeeded(cudaDeviceGetPCIBusId(
+                              text.data(), static_cast<int>(text.size()), index_of(device)));
+  return is_told ? text.data() : "";
 }
 
 }  // namespace lockstep::device
