@@ -46,7 +46,7 @@ def last_epoch(command):
     seconds = [1 / line["samples_per_second"] for line in lines]
     waits = [second * line["data_wait"] for second, line in zip(seconds, lines)]
     return {"rate": len(seconds) / sum(seconds), "data_wait": sum(waits) / sum(seconds),
-            "utilization": max(line.get("gpu_utilization", 0) for line in lines)}
+            "utilization": sum(line.get("gpu_utilization", 0) for line in lines) / len(lines)}
 
 
 def train_ours(options, data, env):

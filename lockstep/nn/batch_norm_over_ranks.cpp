@@ -180,7 +180,7 @@ Statistics forward(at::Tensor& output, const at::Tensor& input,
                    const BatchNormOverRanks& arguments) {
   const auto channels = input.size(1);
   auto all = arguments.ranks->gather(own_statistics(input, arguments.eps));
-  if (device::Graph::recording() == nullptr) {  // It would wait for the GPU.
+  if (!device::Graph::is_stream_recorded()) {  // It would wait for the GPU.
     all = all.index({all.select(1, 2 * channels) >= 1});
     if (all.size(0) == 0) {
       output = at::empty_like(input);
@@ -188,6 +188,7 @@ Statistics forward(at::Tensor& output, const at::Tensor& input,
     }
   }
   auto counts = all.select(1, 2 * channels).contiguous();
+  const auto whole_counts = counts.to(at::kInt);  // Half has no numbers above 65,504.
   if (arguments.running_mean.defined()) {
     counts = counts.to(arguments.running_mean.scalar_type());
   }
@@ -197,7 +198,7 @@ Statistics forward(at::Tensor& output, const at::Tensor& input,
   output = input.numel() > 0 ? at::batch_norm_elemt(input, arguments.weight, arguments.bias, mean,
                                                     invstd, arguments.eps)
                              : at::empty_like(input);
-  return {.mean = mean, .invstd = invstd, .counts = counts.to(at::kInt)};
+  return {.mean = mean, .invstd = invstd, .counts = whole_counts};
 }
 
 variable_list backward(const at::Tensor& gradient, const at::Tensor& input,
@@ -214,8 +215,8 @@ variable_list backward(const at::Tensor& gradient, const at::Tensor& input,
   }
   const auto dy = dense(gradient);
   const auto [sum_dy, sum_dy_xmu, weight_gradient, bias_gradient] = at::batch_norm_backward_reduce(
-      dy, input, all.mean, all.invstd, weight, /*input_g=*/true, /*weight_g=*/true,
-      /*bias_g=*/true);
+      dy, input, all.mean, all.invstd, weight, /*input_g=*/true, /*weight_g=*/weight.defined(),
+      /*bias_g=*/weight.defined());
   if (!ranks) {
     return {at::Tensor(), weight_gradient, bias_gradient};
   }

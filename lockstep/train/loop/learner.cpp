@@ -65,6 +65,8 @@ void Learner::step(const data::Sample& batch, Tally& tally) {
   if (!recorded_) {
     recorded_.emplace(
         [this, &tally](const at::Tensor& data, const at::Tensor& target) {
+          // A recording that failed leaves gradients which were never computed.
+          amp_->zero_grad(*optimizer_);
           auto loss = backward(data, target, tally);
           update_weights();
           return loss;

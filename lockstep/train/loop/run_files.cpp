@@ -131,11 +131,13 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
         if (own.empty()) {
           return open_folder(config, name, choice);
         }
-        if (has_checkpoint_of_job(own)) {
+        const bool has_saved = has_checkpoint_of_job(own);
+        if (has_saved) {
           checkpoint_ = own + "/checkpoints";
         }
         auto folder = RunFolder::open_existing(own);
-        is_done_ = folder.is_finished();
+        // Without a checkpoint of this job the mark is from before it.
+        is_done_ = has_saved && folder.is_finished();
         return folder;
       }()) {
   if (checkpoint_.empty() && folder_.is_resumed() && has_checkpoint(folder_.path())) {

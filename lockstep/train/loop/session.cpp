@@ -62,7 +62,9 @@ std::shared_ptr<models::Network> make_network(const std::string& name, const Dat
 TrainConfig adjusted(TrainConfig config) {
   if (config.fast_dev_run > 0) {
     config.epochs = 1;
-    config.resume = "no";
+    if (!config.eval_only) {
+      config.resume = "no";
+    }
   }
   return config;
 }
