@@ -41,7 +41,7 @@ def photo_folder(options):
     folder = options.folder / "photos"
     if not folder.exists():
         for part, count in (("train", options.photos), ("val", max(10, options.photos // 10))):
-            done = subprocess.run([options.bin / "benchmarks" / "loader_side", "make-photos", folder / part, str(count)],
+            done = subprocess.run([options.bin / "benchmarks" / "loader_job", "make-photos", folder / part, str(count)],
                                   capture_output=True, text=True)
             if done.returncode != 0:
                 fail(f"no photographs: {done.stderr.strip()}")
