@@ -1,10 +1,10 @@
 #include "lockstep/comm/library_errors.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/exception.h>
 
 #include <algorithm>
 #include <initializer_list>
-#include <torch/csrc/distributed/c10d/exception.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"

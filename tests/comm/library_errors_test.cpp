@@ -45,7 +45,6 @@ TEST(FaultOf, IsToldByTypesWhereThereAreAny) {
   EXPECT_EQ(fault_in([] { TORCH_CHECK_TYPE(false, "a timeout"); }), Fault::kArguments);
 }
 
-
 TEST(FaultOf, KnowsGloosArgumentChecks) {
   testing::run_ranks(
       2,

@@ -1,5 +1,5 @@
-// Reads the checkpoint that a run goes on from, or that --eval-only is about, on rank 0, sends it to
-// all ranks, and says what does not fit.
+// Reads the checkpoint that a run goes on from, or that --eval-only is about, on rank 0, sends it
+// to all ranks, and says what does not fit.
 #pragma once
 
 #include <functional>
