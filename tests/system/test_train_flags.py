@@ -117,6 +117,12 @@ def test_eval_only_has_the_runs_accuracy(shared, plain):
     assert abs(found["eval_loss"] - float(row["eval_loss"])) < 1e-6
 
 
+def test_eval_only_of_few_batches_takes_the_checkpoint_that_is_named(shared, plain):
+    file = shared / "plain/data-convnet/checkpoints/last.pt"
+    out = train(shared, *SHORT, "--eval-only", "--fast-dev-run", 1, "--resume", file).stdout
+    assert f"weights from '{file}'" in out
+
+
 def test_init_weights_starts_with_them(shared, plain):
     file = shared / "plain/data-convnet/checkpoints/last.pt"
     train(shared, *SHORT, "--output", "init", "--init-weights", file)

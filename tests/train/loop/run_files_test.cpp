@@ -120,6 +120,24 @@ TEST_F(RunFilesTest, ARestartedJobTakesNoOlderCheckpointOfItsRun) {
   EXPECT_EQ(open("best").checkpoint(), run + "/checkpoints/best.pt");
 }
 
+// The rank died before the job's first attempt took the mark away.
+TEST_F(RunFilesTest, AMarkFromBeforeTheJobIsNotItsEnd) {
+  {
+    auto files = open();
+    save(files, true);
+    files.finish(true);
+  }
+  restart();
+  const auto run = folder_.path + "/data-net";
+  {
+    auto files = open("best");
+  }
+  std::filesystem::last_write_time(
+      run + "/checkpoints/last.pt",
+      std::filesystem::last_write_time(run + "/job") - std::chrono::seconds(1));
+  EXPECT_FALSE(open("best").is_done());
+}
+
 TEST_F(RunFilesTest, AFinishedRunThatGoesOnIsNotFinished) {
   const auto mark = folder_.path + "/data-net/finished";
   config_.epochs = 3;
