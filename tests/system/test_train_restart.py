@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from training import checkpoint, metrics, start, train, weights, write_idx
+from training import checkpoint, metrics, start, train, wait_for_steps, weights, write_idx
 
 # 20 steps an epoch: enough that a rank dies while the run goes on.
 FLAGS = ["data", "--nproc", 2, "--batch-size", 16, "--epochs", 10, "--log-interval", 1, "--checkpoint-interval", 5]
@@ -37,12 +37,6 @@ def ranks(folder):
     return found
 
 
-def wait_for_lines(path, lines, job):
-    while not path.exists() or path.read_text().count("\n") < lines:
-        assert job.poll() is None, job.communicate()
-        time.sleep(0.002)
-
-
 def keep_lines(run, lines):
     """So that those of the next start can be waited for."""
     text = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
@@ -64,7 +58,7 @@ def test_a_restart_goes_on_from_the_jobs_own_checkpoint(folder, resume):
     first.mkdir()
     saved = first / "mid.pt"
     job = start(folder, *FLAGS, "--output", "first")
-    wait_for_lines(first / "data-convnet/metrics.jsonl", 10, job)
+    wait_for_steps(first / "data-convnet", 10, job)
     job.send_signal(signal.SIGINT)
     job.communicate(timeout=60)
     (first / "data-convnet/checkpoints/last.pt").rename(saved)
@@ -122,13 +116,13 @@ def test_a_finished_run_that_goes_on_is_not_finished(folder):
     run = folder / RUN
     # As if the second epoch had been the best one, in its middle.
     job = start(folder, *FLAGS, "--output", "part")
-    wait_for_lines(folder / "part/data-convnet/metrics.jsonl", 25, job)
+    wait_for_steps(folder / "part/data-convnet", 25, job)
     job.send_signal(signal.SIGINT)
     job.communicate(timeout=60)
     (run / "checkpoints/best.pt").write_bytes((folder / "part/data-convnet/checkpoints/last.pt").read_bytes())
     keep_lines(run, 5)
     job = start(folder, *FLAGS, "--resume", "best")
-    wait_for_lines(run / "metrics.jsonl", 15, job)
+    wait_for_steps(run, 15, job)
     job.send_signal(signal.SIGINT)
     job.communicate(timeout=60)
     assert not (run / "finished").exists()
@@ -143,7 +137,7 @@ def test_wrong_flags_and_stops_in_order_are_not_repeated(folder):
     err = train(folder, "nodata", "--nproc", 2, "--max-restarts", 5, code=2).stderr
     assert "there is no data 'nodata'" in err and "restarting" not in err
     job = start(folder, *FLAGS, "--max-restarts", 5)
-    wait_for_lines(folder / RUN / "metrics.jsonl", 10, job)
+    wait_for_steps(folder / RUN, 10, job)
     os.kill(ranks(folder)[1], signal.SIGTERM)  # A rank alone; all of them stop.
     err = job.communicate(timeout=60)[1]
     assert job.returncode == 143 and "restarting" not in err

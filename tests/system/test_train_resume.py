@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from training import checkpoint, losses, metrics, start, summary, train, weights, write_idx
+from training import checkpoint, losses, metrics, require_same, start, summary, train, wait_for_steps, weights, write_idx
 
 RUN = "runs/data-convnet"
 # 20 steps an epoch; the convnet's batch norms and momentum make each step depend on all before.
@@ -29,21 +29,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-def wait_for_steps(run, steps, job):
-    """Until the run has logged so many steps."""
-    path = run / "metrics.jsonl"
-    while not path.exists() or path.read_text().count("\n") < steps:
-        assert job.poll() is None, job.communicate()
-        time.sleep(0.002)
-
-
-def same(run, other):
-    assert metrics(run) == metrics(other)
-    assert summary(run) == summary(other)
-    assert weights(run) == weights(other)
-    assert weights(run, "best") == weights(other, "best")
-
-
 def test_a_run_has_each_step_and_epoch_once(whole):
     lines = metrics(whole)
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, 61))
@@ -63,7 +48,7 @@ def test_a_signal_stops_in_order_and_the_same_command_goes_on(folder, whole, num
     assert 0 < checkpoint(folder / RUN)["metrics"]["step_in_epoch"] < 20
     out = train(folder, *FLAGS).stdout
     assert "resumed from" in out
-    same(folder / RUN, whole)
+    require_same(folder / RUN, whole)
 
 
 def test_killed_ranks_go_on_from_the_last_checkpoint(folder, whole):
@@ -75,7 +60,7 @@ def test_killed_ranks_go_on_from_the_last_checkpoint(folder, whole):
         job.communicate()
         time.sleep(0.3)
     train(folder, *flags)
-    same(folder / RUN, whole)
+    require_same(folder / RUN, whole)
 
 
 def test_a_dead_rank_is_replaced_in_the_same_command(folder, whole):
@@ -89,7 +74,7 @@ def test_a_dead_rank_is_replaced_in_the_same_command(folder, whole):
     out, err = job.communicate(timeout=120)
     assert job.returncode == 0, err
     assert "restart" in out
-    same(folder / RUN, whole)
+    require_same(folder / RUN, whole)
 
 
 def is_rank(pid, folder):
@@ -141,7 +126,7 @@ def test_a_second_process_in_the_same_run_is_refused(folder):
 
 def test_the_config_file_starts_the_same_run_again(folder, whole):
     train(folder, "--config", whole / "config.toml")
-    same(folder / RUN, whole)
+    require_same(folder / RUN, whole)
 
 
 def test_events_have_each_step_once(folder):

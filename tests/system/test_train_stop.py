@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from training import checkpoint, metrics, start, summary, train, weights, write_idx
+from training import checkpoint, metrics, require_same, start, train, wait_for_steps, write_idx
 
 RUN = "runs/data-convnet"
 # 4 steps an epoch, and 2000 batches of validation for each of two ranks.
@@ -25,26 +25,11 @@ def whole(data):
     return data.parent / RUN
 
 
-def wait_for_validation(run, job):
-    """Until all steps of the first epoch are logged."""
-    path = run / "metrics.jsonl"
-    while not path.exists() or path.read_text().count("\n") < STEPS:
-        assert job.poll() is None, job.communicate()
-        time.sleep(0.002)
-
-
-def same(run, other):
-    assert metrics(run) == metrics(other)
-    assert summary(run) == summary(other)
-    assert weights(run) == weights(other)
-    assert weights(run, "best") == weights(other, "best")
-
-
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 75)])
 def test_a_signal_stops_the_validation_and_the_same_command_goes_on(tmp_path, data, whole, number, code):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS)
-    wait_for_validation(tmp_path / RUN, job)
+    wait_for_steps(tmp_path / RUN, STEPS, job)
     job.send_signal(number)
     out, err = job.communicate(timeout=60)
     assert job.returncode == code, err
@@ -52,13 +37,13 @@ def test_a_signal_stops_the_validation_and_the_same_command_goes_on(tmp_path, da
     assert not any("eval_top1" in line for line in metrics(tmp_path / RUN))
     assert checkpoint(tmp_path / RUN)["metrics"]["step_in_epoch"] == STEPS
     assert "resumed from" in train(tmp_path, *FLAGS).stdout
-    same(tmp_path / RUN, whole)
+    require_same(tmp_path / RUN, whole)
 
 
 def test_a_kill_in_the_validation_costs_no_step(tmp_path, data, whole):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS)
-    wait_for_validation(tmp_path / RUN, job)
+    wait_for_steps(tmp_path / RUN, STEPS, job)
     while not (tmp_path / RUN / "checkpoints/last.pt").exists():
         assert job.poll() is None, job.communicate()
         time.sleep(0.002)
@@ -66,7 +51,7 @@ def test_a_kill_in_the_validation_costs_no_step(tmp_path, data, whole):
     job.communicate()
     time.sleep(0.3)
     assert f"epoch 1, step {STEPS}" in train(tmp_path, *FLAGS).stdout
-    same(tmp_path / RUN, whole)
+    require_same(tmp_path / RUN, whole)
 
 
 def write_photos(folder):
@@ -89,4 +74,4 @@ def test_a_file_that_cannot_be_read_in_validation_costs_no_step(tmp_path):
     assert checkpoint(run)["metrics"]["step_in_epoch"] == 4
     bad.write_bytes(good)
     assert "epoch 1, step 4" in train(tmp_path, *flags).stdout
-    same(run, tmp_path / "whole/photos-mlp")
+    require_same(run, tmp_path / "whole/photos-mlp")

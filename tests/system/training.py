@@ -8,6 +8,7 @@ import random
 import struct
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from job_launcher import BIN  # noqa: E402
@@ -79,3 +80,19 @@ def checkpoint(run, name="last"):
 
 def weights(run, name="last"):
     return {key: value.numpy().tobytes() for key, value in checkpoint(run, name)["model"].items()}
+
+
+def wait_for_steps(run, steps, job):
+    """Until the run has logged so many steps."""
+    path = pathlib.Path(run) / "metrics.jsonl"
+    while not path.exists() or path.read_text().count("\n") < steps:
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.002)
+
+
+def require_same(run, other):
+    """The same numbers, bit for bit, in all files of the two runs."""
+    assert metrics(run) == metrics(other)
+    assert summary(run) == summary(other)
+    assert weights(run) == weights(other)
+    assert weights(run, "best") == weights(other, "best")
