@@ -25,7 +25,9 @@ using FuturePointer = c10::intrusive_ptr<c10::ivalue::Future>;
 
 constexpr std::chrono::seconds kPrompt{20};  // The group's timeout is a minute.
 
-void say(Group& world, const char* key) { world.store()->set(key, std::vector<std::uint8_t>{1}); }
+void say(Group& world, const std::string& key) {
+  world.store()->set(key, std::vector<std::uint8_t>{1});
+}
 
 bool completes(const FuturePointer& future) {
   const auto deadline = Deadline::in(kPrompt);
@@ -200,18 +202,23 @@ TEST(ReceiveFuture, ItsCallbackMayWaitForACollective) {
   run_on_hosts({1, 2}, wait_for_a_collective_in_a_callback);
 }
 
+// The message is sent when the callback is there: that of a future which is complete runs at once,
+// in the thread that adds it.
 TEST(ReceiveFuture, ACallbackThatThrowsHarmsNobody) {
   const auto body = [](Group& world) {
     Tensors tensors{at::zeros({3})};
     for (const int tag : {1, 2}) {
+      const auto added = "callback " + std::to_string(tag);
       if (world.rank() == 0) {
         const auto work = world.backend()->recv(tensors, 1, tag);
         const auto future = work->getFuture();
         future->addCallback(
             [](c10::ivalue::Future&) { throw std::runtime_error("the user's own"); });
+        say(world, added);
         EXPECT_TRUE(completes(future));
         EXPECT_FALSE(future->hasError());
       } else {
+        world.store()->wait({added});
         world.backend()->send(tensors, 0, tag)->wait();
       }
       world.barrier();
