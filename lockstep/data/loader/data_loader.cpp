@@ -5,14 +5,12 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/loader/batch_maker.h"
-#include "lockstep/data/loader/epoch_plan.h"
+#include "lockstep/data/loader/epoch.h"
 #include "lockstep/data/loader/one_thread.h"
-#include "lockstep/data/loader/transfer.h"
 #include "lockstep/data/samplers/random_samplers.h"
-#include "lockstep/data/workers/worker_pool.h"
 
 namespace lockstep::data {
 namespace {
@@ -43,71 +41,6 @@ std::optional<DistributedSampler> as_distributed(const Sampler& sampler) {
 }
 
 }  // namespace
-
-// One way through the data, which its iterator and the loader share.
-class DataLoader::Epoch {
- public:
-  // Without a pool batches are made in next().
-  Epoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const BatchMaker> maker,
-        const Transfer& transfer, std::shared_ptr<WorkerPool> pool)
-      : plan_(std::move(plan)),
-        maker_(std::move(maker)),
-        transfer_(transfer),
-        pool_(std::move(pool)) {
-    if (pool_) {
-      pool_->start(
-          [plan = plan_, maker = maker_, transfer](std::int64_t number) {
-            return std::make_shared<Transferred>(transfer.start(maker->make(*plan, number)));
-          },
-          plan_->size());
-    }
-  }
-
-  // Null at the end.
-  std::unique_ptr<Sample> next() {
-    if (given_ == plan_->size()) {
-      return nullptr;
-    }
-    if (closed_) {
-      throw UsageError(
-          "DataLoader: this epoch was ended by a later begin() of the same loader; use one loader "
-          "for each of two loops that run at the same time");
-    }
-    if (!pool_) {
-      return finished(transfer_.start(maker_->make(*plan_, given_++)));
-    }
-    try {
-      const auto result = pool_->next();
-      given_ = pool_->given();
-      return finished(std::move(*static_cast<Transferred*>(result.get())));
-    } catch (...) {
-      given_ = pool_->given();
-      throw;
-    }
-  }
-
-  void close() {
-    if (!closed_ && pool_) {
-      pool_->stop();
-    }
-    closed_ = true;
-  }
-
-  [[nodiscard]] bool is_over() const { return given_ == plan_->size(); }
-  [[nodiscard]] std::int64_t samples_given() const { return plan_->samples_of(given_); }
-
- private:
-  static std::unique_ptr<Sample> finished(Transferred batch) {
-    return std::make_unique<Sample>(Transfer::finish(std::move(batch)));
-  }
-
-  std::shared_ptr<const EpochPlan> plan_;
-  std::shared_ptr<const BatchMaker> maker_;
-  Transfer transfer_;
-  std::shared_ptr<WorkerPool> pool_;
-  std::int64_t given_ = 0;
-  bool closed_ = false;
-};
 
 struct DataLoader::State {
   State(std::shared_ptr<const Dataset> set, DataLoaderOptions given)
@@ -174,13 +107,43 @@ struct DataLoader::State {
     return pool;
   }
 
+  // Ends the one before. Workers make its first batches at once.
+  std::shared_ptr<Epoch> start_epoch() {
+    if (epoch) {
+      epoch->close();
+    }
+    const EpochSeed seed = begin_sampler(draw_base_seed(options.generator));
+    auto plan = options.batch_sampler
+                    ? std::make_shared<const EpochPlan>(options.batch_sampler->batches(), seed)
+                    : std::make_shared<const EpochPlan>(sampler->indices(), options.batch_size,
+                                                        options.drop_last, seed);
+    return std::make_shared<Epoch>(std::move(plan), maker,
+                                   Transfer(options.pin_memory, options.device), workers());
+  }
+
+  // Whether it is what begin() is to begin: nobody has moved the sampler since, and its workers are
+  // of this process.
+  [[nodiscard]] bool is_prepared() const {
+    return prepared && pool->in_owner() && distributed->position_after(0) == *begun;
+  }
+
+  // The next epoch begins where the sampler stands.
+  void drop_prepared() {
+    if (prepared) {
+      prepared->close();
+      prepared.reset();
+      begun.reset();
+    }
+  }
+
   DataLoaderOptions options;
   std::shared_ptr<Sampler> sampler;  // Null if there is a batch sampler.
   std::optional<DistributedSampler> distributed;
   std::shared_ptr<const BatchMaker> maker;
   std::shared_ptr<WorkerPool> pool;
   std::shared_ptr<Epoch> epoch;          // The last one begun.
-  std::optional<SamplerPosition> begun;  // Where it began.
+  std::shared_ptr<Epoch> prepared;       // By prefetch(), for the next begin().
+  std::optional<SamplerPosition> begun;  // Where the prepared one begins, else the last one.
   bool again = false;                    // set_epoch() asked for the same epoch once more.
   std::int64_t other_epoch = 0;          // The next one, of a sampler without epochs.
 };
@@ -194,18 +157,20 @@ DataLoader& DataLoader::operator=(DataLoader&& other) noexcept = default;
 
 DataLoader::Iterator DataLoader::begin() {
   State& state = *state_;
-  if (state.epoch) {
-    state.epoch->close();
+  if (!state.is_prepared()) {
+    state.drop_prepared();
+    state.prepared = state.start_epoch();
   }
-  const EpochSeed seed = state.begin_sampler(draw_base_seed(state.options.generator));
-  const auto& options = state.options;
-  auto plan = options.batch_sampler
-                  ? std::make_shared<const EpochPlan>(options.batch_sampler->batches(), seed)
-                  : std::make_shared<const EpochPlan>(state.sampler->indices(), options.batch_size,
-                                                      options.drop_last, seed);
-  state.epoch = std::make_shared<Epoch>(
-      std::move(plan), state.maker, Transfer(options.pin_memory, options.device), state.workers());
+  state.epoch = std::exchange(state.prepared, nullptr);
   return Iterator(state.epoch);
+}
+
+void DataLoader::prefetch() {
+  State& state = *state_;
+  if (state.options.num_workers > 0 && state.distributed && !state.is_prepared()) {
+    state.drop_prepared();
+    state.prepared = state.start_epoch();
+  }
 }
 
 std::int64_t DataLoader::size() const {
@@ -223,7 +188,10 @@ void DataLoader::set_epoch(std::int64_t epoch) {
     state.other_epoch = epoch;
     return;
   }
-  state.again = state.begun && state.begun->epoch == epoch;
+  if (!state.is_prepared() || state.begun->epoch != epoch) {
+    state.drop_prepared();
+    state.again = state.begun && state.begun->epoch == epoch;
+  }
   state.distributed->set_epoch(epoch);
 }
 
@@ -232,6 +200,9 @@ SamplerPosition DataLoader::state_dict() const {
   const DistributedSampler& sampler = state.require_position("state_dict");
   if (!state.begun || state.again || sampler.position_after(0) != *state.begun) {
     return state.next_start();
+  }
+  if (state.prepared) {
+    return *state.begun;
   }
   if (!state.epoch->is_over()) {
     return sampler.position_after(state.epoch->samples_given());
@@ -242,10 +213,14 @@ SamplerPosition DataLoader::state_dict() const {
 }
 
 void DataLoader::load_state_dict(const SamplerPosition& position) {
-  (void)state_->require_position("load_state_dict");
-  state_->distributed->resume(position);
-  state_->begun.reset();
-  state_->again = false;
+  State& state = *state_;
+  (void)state.require_position("load_state_dict");
+  state.distributed->resume(position);
+  if (!state.is_prepared()) {
+    state.drop_prepared();
+    state.begun.reset();
+    state.again = false;
+  }
 }
 
 const DataLoaderOptions& DataLoader::options() const { return state_->options; }

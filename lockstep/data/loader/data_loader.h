@@ -46,6 +46,12 @@ class DataLoader {
   [[nodiscard]] Iterator begin();
   [[nodiscard]] static std::default_sentinel_t end() { return {}; }
 
+  // Lets workers make the first batches of the next epoch, for instance while a validation runs:
+  // the next begin() finds them, unless the loader is told meanwhile to begin elsewhere. Ends the
+  // epoch before, as begin() does. Does nothing without workers, or with a sampler that has no
+  // position.
+  void prefetch();
+
   // Batches of an epoch; after resuming, of the rest of it.
   [[nodiscard]] std::int64_t size() const;
 

@@ -149,6 +149,7 @@ Outcome Trainer::run() {
   while (!is_at_end(config_, position_) && outcome_.stopped_by == 0) {
     train_epoch();
     if (outcome_.stopped_by == 0) {
+      prefetch_next_epoch();
       finish_epoch();
     }
   }
@@ -176,6 +177,14 @@ void Trainer::train_epoch() {
   clock_.stop();
   // At an epoch's end, too: whatever happens in the validation costs no step.
   save({});
+}
+
+// The validation leaves time to make its first batches.
+void Trainer::prefetch_next_epoch() {
+  if (position_.epoch + 1 < config_.epochs) {
+    train_loader_.load_state_dict({config_.seed, position_.epoch + 1, 0});
+    train_loader_.prefetch();
+  }
 }
 
 // All ranks meet here before each step and each batch of validation, so whoever is early waits

@@ -70,6 +70,7 @@ class Trainer {
 
  private:
   void train_epoch();
+  void prefetch_next_epoch();
   [[nodiscard]] bool is_stopped();
   void one_step(data::DataLoader::Iterator& batch);
   void finish_interval();

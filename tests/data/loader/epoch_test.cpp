@@ -3,14 +3,20 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <gmock/gmock.h>
 
+#include <condition_variable>
+#include <mutex>
+#include <set>
+
 #include "lockstep/base/error.h"
 #include "lockstep/data/samplers/random_samplers.h"
 #include "tests/data/loader/numbered_samples.h"
+#include "tests/support/child.h"
 
 namespace lockstep::data {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -126,6 +132,103 @@ TEST(DataLoader, GoesOnFromAState) {
   after.load_state_dict({.seed = 3, .epoch = 0, .consumed = 120});
   EXPECT_EQ(epoch_of(after), Batches{}) << "an epoch that was over";
   EXPECT_EQ(epoch_of(after), second);
+}
+
+// The index of each sample that workers have made, in any order.
+class Made {
+ public:
+  [[nodiscard]] std::function<void(std::int64_t)> look() {
+    return [this](std::int64_t index) {
+      const std::lock_guard lock(mutex_);
+      indices_.insert(index);
+      changed_.notify_all();
+    };
+  }
+  // Waits until there are as many.
+  [[nodiscard]] std::set<std::int64_t> first(std::size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(30), [&] { return indices_.size() >= count; });
+    return std::exchange(indices_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::set<std::int64_t> indices_;
+};
+
+DataLoaderOptions with_workers(const DistributedSampler& sampler) {
+  return {.batch_size = 5, .sampler = sampler, .num_workers = 2, .prefetch_factor = 1};
+}
+
+TEST(DataLoader, PrefetchMakesTheFirstBatchesOfTheNextEpoch) {
+  Made made;
+  DataLoader loader(Watched(30, made.look()), with_workers({30, 1, 0, {.seed = 5}}));
+  const Batches first = epoch_of(loader);
+  (void)made.first(30);
+  loader.prefetch();
+  loader.prefetch();  // Once is enough.
+  DistributedSampler expected(30, 1, 0, {.seed = 5});
+  expected.set_epoch(1);
+  const auto indices = expected.indices();
+  EXPECT_EQ(made.first(10), std::set(indices.begin(), indices.begin() + 10));
+  EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 5, .epoch = 1}));
+  loader.set_epoch(1);  // As the loop of a program does.
+  loader.load_state_dict({.seed = 5, .epoch = 1});
+  auto batch = loader.begin();
+  EXPECT_THAT(values(batch->data), ElementsAreArray(indices.begin(), indices.begin() + 5));
+  EXPECT_EQ(loader.state_dict(), (SamplerPosition{.seed = 5, .epoch = 1, .consumed = 5}));
+  for (; batch != loader.end(); ++batch) {
+  }
+  EXPECT_EQ(made.first(20).size(), 20U) << "the first ten were not made again";
+  loader.set_epoch(0);
+  EXPECT_EQ(epoch_of(loader), first);
+}
+
+TEST(DataLoader, WhatWasPrefetchedIsDroppedIfTheNextEpochIsAnother) {
+  DistributedSampler sampler(30, 1, 0, {.seed = 5});
+  DataLoader loader(counted_samples(30), with_workers(sampler));
+  const auto expect_epoch = [&](std::int64_t epoch) {
+    DistributedSampler expected(30, 1, 0, {.seed = 5});
+    expected.set_epoch(epoch);
+    std::vector<std::int64_t> given;
+    for (const auto& batch : epoch_of(loader)) {
+      given.insert(given.end(), batch.begin(), batch.end());
+    }
+    EXPECT_EQ(given, expected.indices()) << "epoch " << epoch;
+  };
+  loader.prefetch();
+  loader.set_epoch(3);
+  expect_epoch(3);
+  loader.prefetch();
+  sampler.set_epoch(7);  // As programs for Python do it.
+  expect_epoch(7);
+  loader.prefetch();
+  loader.load_state_dict({.seed = 5, .epoch = 2});
+  expect_epoch(2);
+  loader.prefetch();
+  loader.set_epoch(2);
+  expect_epoch(2);
+  loader.prefetch();
+  sampler.set_epoch(9);
+  loader.prefetch();
+  expect_epoch(9);
+  loader.prefetch();
+  const int status = test::run_in_child([&] {
+    expect_epoch(10);
+    return HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(status, 0) << "in a fork";
+  expect_epoch(10);
+  loader.prefetch();  // Ends unused.
+}
+
+TEST(DataLoader, PrefetchEndsTheEpochBefore) {
+  DataLoader loader(counted_samples(30), with_workers({30, 1, 0}));
+  auto batch = loader.begin();
+  loader.prefetch();
+  EXPECT_THAT([&] { ++batch; }, ThrowsMessage<UsageError>(HasSubstr("ended by a later begin()")));
+  EXPECT_EQ(epoch_of(loader).size(), 6U);
 }
 
 TEST(DataLoader, AnEpochWhoseTailIsLeftOutIsOver) {
