@@ -60,6 +60,7 @@ ROOMS = {
     "parallel": {
         "autograd": set(),
         "checks": set(),
+        "data_parallel": set(),
         "in_place": set(),
         "nn": set(),
         "buckets": {"autograd", "in_place"},

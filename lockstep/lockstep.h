@@ -49,6 +49,7 @@
 #include "lockstep/models/vgg.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/recompute.h"
+#include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/nn/sync_batch_norm.h"
 #include "lockstep/parallel/statistics.h"

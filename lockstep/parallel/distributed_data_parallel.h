@@ -13,48 +13,18 @@
 #include <torch/nn/module.h>
 
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/autograd/tensor_visitor.h"
+#include "lockstep/parallel/held_module.h"
 #include "lockstep/parallel/module_state.h"
 #include "lockstep/parallel/replica.h"
 
 namespace lockstep {
-namespace parallel {
-
-// How a module is held: by a torch::nn holder, by a shared pointer, or as the module itself, which
-// must then outlive the wrapper.
-template <class Module>
-std::shared_ptr<Module> pointer_to(const std::shared_ptr<Module>& module) {
-  return module;
-}
-template <class Holder>
-  requires requires(const Holder& holder) { holder.ptr(); }
-auto pointer_to(const Holder& holder) {
-  return holder.ptr();
-}
-template <class Module>
-  requires std::is_base_of_v<torch::nn::Module, Module>
-std::shared_ptr<Module> pointer_to(Module& module) {
-  return {std::shared_ptr<void>(), &module};
-}
-
-template <class Pointer>
-Pointer not_null(Pointer module) {
-  if (!module) {
-    throw UsageError("DistributedDataParallel: the pointer to the module is null");
-  }
-  return module;
-}
-
-template <class Held>
-using ModuleOf = typename decltype(pointer_to(std::declval<Held&>()))::element_type;
-
-}  // namespace parallel
 
 // Wrapping a module is a collective of all ranks of the group, as are forward and backward. One
 // thread at a time may use it. Parameters may not be added, moved or exchanged afterwards: forward
@@ -65,7 +35,7 @@ class DistributedDataParallel {
   template <class Held>
   DistributedDataParallel(Held&& module, const Group& group,
                           const DistributedDataParallelOptions& options = {})
-      : module_(parallel::not_null(parallel::pointer_to(module))),
+      : module_(parallel::not_null(parallel::pointer_to(module), "DistributedDataParallel")),
         replica_(std::make_unique<parallel::Replica>(*module_, group, options)) {
     static_assert(
         !std::is_base_of_v<torch::nn::Module, std::remove_cvref_t<Held>> ||

@@ -1,0 +1,150 @@
+// DataParallel and DistributedDataParallel train the same network on the same batches; a table says
+// where the time of a step goes.
+//
+//   build/bin/examples/data_parallel_vs_ddp [REPLICAS [STEPS]]
+#include <c10/core/CachingDeviceAllocator.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <torch/cuda.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+#include "lockstep/base/error.h"
+#include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/spawn.h"
+#include "lockstep/models/resnet.h"
+#include "lockstep/parallel/data_parallel.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/optim/sgd.h"
+
+namespace {
+
+constexpr int kMost = 16;
+constexpr int kBatch = 32;  // Over all replicas.
+
+// Milliseconds of a step, and MiB at most on each device, or in each rank.
+struct Result {
+  lockstep::DataParallelTimes parts;
+  double forward = 0;
+  double backward = 0;
+  double optimizer = 0;
+  double loss = 0;
+  double peak[kMost] = {};
+  [[nodiscard]] double step() const { return forward + backward + optimizer; }
+};
+
+double peak_mebibytes(at::Device device) {
+  if (device.is_cuda()) {
+    const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
+    return static_cast<double>(stats.allocated_bytes[0].peak) / (1 << 20);
+  }
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024;
+}
+
+// `part` of `parts` of each batch.
+template <class Model>
+void train(Model& model, at::Device device, int steps, int part, int parts, Result& result) {
+  lockstep::optim::SGD optimizer(model.module()->parameters(), {.lr = 0.01});
+  const auto images = torch::rand({kBatch, 3, 64, 64}).chunk(parts)[part].to(device);
+  const auto labels = torch::randint(10, {kBatch}).chunk(parts)[part].to(device);
+  lockstep::parallel::Stopwatch watch;
+  for (int i = -1; i < steps; ++i) {  // The first one warms up.
+    if (i == 0) {
+      result = {};
+    }
+    optimizer.zero_grad();
+    watch.lap();
+    const auto loss = torch::nn::functional::cross_entropy(model(images), labels);
+    result.loss = loss.template item<double>();  // On a GPU, waits for it.
+    result.forward += 1000 * watch.lap() / steps;
+    loss.backward();
+    result.backward += 1000 * watch.lap() / steps;
+    optimizer.step();
+    result.optimizer += 1000 * watch.lap() / steps;
+    if constexpr (requires { model.times(); }) {
+      result.parts.replicate += 1000 * model.times().replicate / steps;
+      result.parts.scatter += 1000 * model.times().scatter / steps;
+      result.parts.gather += 1000 * model.times().gather / steps;
+    }
+  }
+}
+
+auto make_network() {
+  torch::manual_seed(1);
+  return lockstep::models::resnet18({.num_classes = 10});
+}
+
+void row(const char* name, double data_parallel, double ddp) {
+  std::printf("%-24s %12.1f %12.1f\n", name, data_parallel, ddp);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const int replicas = std::clamp(argc > 1 ? std::atoi(argv[1]) : 2, 1, kMost);
+  const int steps = std::max(argc > 2 ? std::atoi(argv[2]) : 5, 1);
+  void* shared = ::mmap(nullptr, 2 * sizeof(Result), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (shared == MAP_FAILED) {
+    throw std::bad_alloc();
+  }
+  auto* results = new (shared) Result[2];  // Of the processes started below.
+
+  lockstep::spawn(1, [&](int /*rank*/) {
+    const bool on_gpus = static_cast<int>(torch::cuda::device_count()) >= replicas;
+    std::vector<at::Device> devices;
+    for (int i = 0; i < replicas; ++i) {
+      devices.push_back(on_gpus ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(i))
+                                : at::Device(at::kCPU));
+    }
+    const auto net = make_network();
+    net->to(devices[0]);
+    lockstep::DataParallel model(net, {.device_ids = devices});
+    train(model, devices[0], steps, 0, 1, results[0]);
+    for (int i = 0; i < (on_gpus ? replicas : 1); ++i) {
+      results[0].peak[i] = peak_mebibytes(devices[i]);
+    }
+  });
+  lockstep::spawn(replicas, [&](int rank) {
+    auto world = lockstep::init_process_group();
+    torch::set_num_threads(std::max(1, torch::get_num_threads() / replicas));
+    const auto net = make_network();
+    net->to(world.device());
+    lockstep::DistributedDataParallel model(net, world);
+    Result own;
+    train(model, world.device(), steps, rank, replicas, own);
+    if (rank == 0) {
+      results[1] = own;
+    }
+    world.barrier();
+    results[1].peak[rank] = peak_mebibytes(world.device());
+  });
+
+  const auto& [dp, ddp] = *reinterpret_cast<const Result(*)[2]>(results);
+  std::printf("ResNet-18, %d images of 64 pixels a step, %d replicas or ranks\n\n", kBatch,
+              replicas);
+  std::printf("%-24s %12s %12s\n", "ms a step", "DataParallel", "DDP");
+  row("  replicate", dp.parts.replicate, 0);
+  row("  scatter", dp.parts.scatter, 0);
+  row("  forward", dp.forward - dp.parts.replicate - dp.parts.scatter - dp.parts.gather,
+      ddp.forward);
+  row("  gather", dp.parts.gather, 0);
+  row("  backward", dp.backward, ddp.backward);
+  row("  optimizer", dp.optimizer, ddp.optimizer);
+  row("all of it", dp.step(), ddp.step());
+  row("images/s", kBatch * 1000 / dp.step(), kBatch * 1000 / ddp.step());
+  for (int i = 0; i < replicas; ++i) {
+    row(("peak MiB, device or rank " + std::to_string(i)).c_str(), dp.peak[i], ddp.peak[i]);
+  }
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "data_parallel_vs_ddp: %s\n", error.what());
+  return 1;
+}

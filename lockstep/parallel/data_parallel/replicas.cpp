@@ -1,0 +1,185 @@
+#include "lockstep/parallel/data_parallel/replicas.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/ThreadLocalState.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::parallel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// Makes `copies` depend on `parameter`: what they get as gradients, it gets as their sum.
+class Copies : public torch::autograd::Function<Copies> {
+ public:
+  // A vector that autograd takes for no input.
+  struct Tensors {
+    std::vector<at::Tensor> list;
+  };
+  static variable_list forward(AutogradContext* context, const Variable& parameter,
+                               const Tensors& copies) {
+    context->saved_data["device"] = parameter.device();
+    return copies.list;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const at::Device device = context->saved_data["device"].toDevice();
+    at::Tensor sum;
+    for (const auto& gradient : gradients) {
+      if (gradient.defined()) {
+        const auto here = gradient.to(device);
+        sum = sum.defined() ? sum + here : here;
+      }
+    }
+    return {sum, Variable()};
+  }
+};
+
+void copy_to(const at::Tensor& original, at::Tensor copy) {
+  copy.detach_();  // From the step before, whose tensor keeps its memory if backward needs it.
+  copy.set_data(original.detach().to(copy.device(), /*non_blocking=*/true, /*copy=*/true));
+}
+
+void require_on(const torch::nn::Module& module, at::Device device) {
+  const auto check = [&](const auto& named) {
+    for (const auto& item : named) {
+      if (item.value().device() != device) {
+        throw UsageError("DataParallel: '" + item.key() + "' is on " + item.value().device().str() +
+                         ", expected all parameters and buffers on the first device, " +
+                         device.str() + "; call module->to(device) before wrapping it");
+      }
+    }
+  };
+  check(module.named_parameters());
+  check(module.named_buffers());
+}
+
+// LibTorch's modules initialise their parameters anew when they are cloned.
+class KeepRandomState {
+ public:
+  KeepRandomState() {
+    const std::lock_guard lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  KeepRandomState(const KeepRandomState&) = delete;
+  KeepRandomState& operator=(const KeepRandomState&) = delete;
+  ~KeepRandomState() {
+    const std::lock_guard lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+
+ private:
+  at::Generator generator_ = at::detail::getDefaultCPUGenerator();
+  at::Tensor state_;
+};
+
+std::shared_ptr<torch::nn::Module> clone_of(const torch::nn::Module& module, at::Device device) {
+  try {
+    return module.clone(device);
+  } catch (const std::exception& error) {
+    throw UsageError("DataParallel: " + module.name() + " cannot be cloned to " + device.str() +
+                     ": " + error.what() +
+                     "\nHINT: derive it, and the modules in it, from torch::nn::Cloneable");
+  }
+}
+
+}  // namespace
+
+Replicas::Replicas(std::shared_ptr<torch::nn::Module> module, std::vector<at::Device> devices)
+    : devices_(std::move(devices)) {
+  require_on(*module, devices_.front());
+  const KeepRandomState keep;
+  modules_.push_back(std::move(module));
+  while (modules_.size() < devices_.size()) {
+    modules_.push_back(clone_of(*modules_.front(), devices_[modules_.size()]));
+  }
+}
+
+void Replicas::replicate(std::size_t count) {
+  const auto parameters = modules_.front()->parameters();
+  const auto buffers = modules_.front()->buffers();
+  const auto originals = modules_.front()->modules();
+  std::vector<Copies::Tensors> copies(parameters.size());
+  for (std::size_t replica = 1; replica < count; ++replica) {
+    const auto own_parameters = modules_[replica]->parameters();
+    const auto own_buffers = modules_[replica]->buffers();
+    const auto own_modules = modules_[replica]->modules();
+    if (own_parameters.size() != parameters.size() || own_buffers.size() != buffers.size() ||
+        own_modules.size() != originals.size()) {
+      throw UsageError(
+          "DataParallel: the module has other parameters, buffers or children than when it was "
+          "wrapped; wrap it again");
+    }
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      copy_to(parameters[i], own_parameters[i]);
+      copies[i].list.push_back(own_parameters[i]);
+    }
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      copy_to(buffers[i], own_buffers[i]);
+    }
+    for (std::size_t i = 0; i < originals.size(); ++i) {  // Parents come before their children.
+      own_modules[i]->train(originals[i]->is_training());
+    }
+  }
+  for (std::size_t i = 0; i < parameters.size() && count > 1; ++i) {
+    if (at::GradMode::is_enabled() && parameters[i].requires_grad()) {
+      Copies::apply(parameters[i], copies[i]);
+    }
+  }
+}
+
+std::vector<at::Tensor> scatter(const at::Tensor& tensor, std::span<const at::Device> devices,
+                                std::int64_t dim) {
+  const bool whole = !tensor.defined() || tensor.dim() == 0;
+  auto pieces = whole ? std::vector(devices.size(), tensor)
+                      : tensor.chunk(static_cast<std::int64_t>(devices.size()), dim);
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].defined()) {
+      pieces[i] = pieces[i].to(devices[i], /*non_blocking=*/true);
+    }
+  }
+  return pieces;
+}
+
+at::Tensor gather(const std::vector<at::Tensor>& pieces, at::Device device, std::int64_t dim) {
+  std::vector<at::Tensor> here;
+  for (const auto& piece : pieces) {
+    if (!piece.defined()) {
+      return {};
+    }
+    here.push_back((piece.dim() == 0 ? piece.unsqueeze(0) : piece).to(device));
+  }
+  return at::cat(here, pieces.front().dim() == 0 ? 0 : dim);
+}
+
+void parallel_apply(std::size_t count, std::span<const at::Device> devices,
+                    const std::function<void(std::size_t replica)>& apply) {
+  const at::ThreadLocalState state;
+  const auto one = [&](std::size_t replica) {
+    const at::ThreadLocalStateGuard as_caller(state);
+    const c10::OptionalDeviceGuard guard(devices[replica]);
+    try {
+      apply(replica);
+    } catch (const std::exception& error) {
+      throw Error("DataParallel: replica " + std::to_string(replica) + " on " +
+                  devices[replica].str() + ": " + error.what());
+    }
+  };
+  at::parallel_for(0, static_cast<std::int64_t>(count), 1, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t replica = from; replica < to; ++replica) {
+      one(static_cast<std::size_t>(replica));
+    }
+  });
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,51 @@
+// The pieces of DataParallel: replicate, scatter, parallel_apply and gather of PyTorch.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lockstep::parallel {
+
+// A module on several devices. On the first one it is the module itself; on the others clones of
+// it, whose parameters and buffers are copied from it in each step.
+class Replicas {
+ public:
+  // Throws UsageError if the module is not on the first device, or cannot be cloned.
+  Replicas(std::shared_ptr<torch::nn::Module> module, std::vector<at::Device> devices);
+
+  // Copies parameters, buffers, which parameters need gradients, and which modules train, to the
+  // first `count` replicas. Gradients of the copies are added up and go to the module's parameters.
+  void replicate(std::size_t count);
+
+  [[nodiscard]] const std::vector<at::Device>& devices() const { return devices_; }
+  [[nodiscard]] torch::nn::Module& operator[](std::size_t replica) const {
+    return *modules_[replica];
+  }
+
+ private:
+  std::vector<at::Device> devices_;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+};
+
+// Pieces of equal size, but for the last, one for each device; fewer where `tensor` has fewer rows,
+// as torch.chunk gives them. A tensor without dimensions, or without memory, goes to every device.
+std::vector<at::Tensor> scatter(const at::Tensor& tensor, std::span<const at::Device> devices,
+                                std::int64_t dim);
+
+// One tensor with all pieces. Pieces without dimensions become the elements of a vector.
+at::Tensor gather(const std::vector<at::Tensor>& pieces, at::Device device, std::int64_t dim);
+
+// Calls `apply` for replicas 0 to count - 1, as many at a time as LibTorch has threads, with the
+// caller's grad mode and autocast. An error gets the replica's number and device; of several, one
+// is thrown.
+void parallel_apply(std::size_t count, std::span<const at::Device> devices,
+                    const std::function<void(std::size_t replica)>& apply);
+
+}  // namespace lockstep::parallel
