@@ -43,7 +43,9 @@ at::Tensor normalize_in_training(const at::Tensor& input, const BatchNormTensors
                                  const torch::nn::BatchNormOptions& options,
                                  const RankExchangePointer& ranks);
 
+// Its constructors are LibTorch's, which are public.
 template <std::size_t D, class Derived>
+// NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
 class BatchNormBase : public torch::nn::BatchNormImplBase<D, Derived>, public Synchronizable {
  public:
   using Local = torch::nn::BatchNormImplBase<D, Derived>;

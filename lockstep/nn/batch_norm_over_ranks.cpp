@@ -88,7 +88,8 @@ Moments moments(const at::Tensor& input, const RankExchange& ranks) {
     const auto [mean, var] = at::batch_norm_update_stats(input, {}, {}, /*momentum=*/0);
     own.narrow(0, 0, channels).copy_(mean);
     own.narrow(0, channels, channels).copy_(var);
-    own[-1] = static_cast<double>(input.numel() / channels);
+    const std::int64_t count = input.numel() / channels;
+    own[-1] = static_cast<double>(count);
   }
   return combine(ranks.gather(own));
 }

@@ -1,5 +1,6 @@
 #include "lockstep/train/loop/data_source.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>

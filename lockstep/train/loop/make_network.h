@@ -8,7 +8,7 @@
 
 #include "lockstep/models/network.h"
 #include "lockstep/models/registry.h"
-#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/held_module.h"
 
 namespace lockstep::train {
 
@@ -36,7 +36,7 @@ class MakeNetwork {
 
  private:
   template <class Held>
-  static std::shared_ptr<models::Network> network_of(Held held) {
+  static std::shared_ptr<models::Network> network_of(const Held& held) {
     if constexpr (std::is_same_v<Held, std::shared_ptr<models::Network>>) {
       return held;
     } else {

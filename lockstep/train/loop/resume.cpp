@@ -36,10 +36,10 @@ std::string on_rank_0(const Group& group, const std::function<std::string()>& wo
     }
   }
   message = group.broadcast_bytes(message);
-  if (message.starts_with("U")) {
+  if (message.starts_with('U')) {
     throw UsageError(message.substr(1));
   }
-  if (message.starts_with("I")) {
+  if (message.starts_with('I')) {
     throw IoError(message.substr(1));
   }
   return message.substr(1);

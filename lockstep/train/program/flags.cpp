@@ -75,8 +75,8 @@ std::vector<std::string> flag_names(const CLI::App& app) {
   const auto word = app.remaining().front();
   const auto name = word.substr(0, word.find('='));
   const auto nearest = nearest_name(name, flag_names(app));
-  throw UsageError((word.starts_with("-") ? "there is no flag '" : "what is '") + name +
-                   (word.starts_with("-") ? "'" : "'? The data is given already") +
+  throw UsageError((word.starts_with('-') ? "there is no flag '" : "what is '") + name +
+                   (word.starts_with('-') ? "'" : "'? The data is given already") +
                    (nearest ? "; HINT: " + *nearest : "; lockstep train --help lists all flags"));
 }
 

@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/parallel/in_child.h"
 #include "tests/parallel/nets.h"
 
 namespace lockstep {
@@ -88,10 +89,12 @@ TEST(SyncBatchNorm, TrainsWithUnequalAndEmptyBatches) {
 }
 
 TEST(SyncBatchNorm, IsAPlainLayerForAProcessThatIsAlone) {
-  const auto world = init_process_group();
-  SyncBatchNorm layer(SyncBatchNormOptions(4).eps(1e-3), world);
-  torch::nn::BatchNorm1d plain(torch::nn::BatchNorm1dOptions(4).eps(1e-3));
-  EXPECT_TRUE(layer(testing::input_of(0)).equal(plain(testing::input_of(0))));
+  test::in_child([] {
+    const auto world = init_process_group();
+    SyncBatchNorm layer(SyncBatchNormOptions(4).eps(1e-3), world);
+    torch::nn::BatchNorm1d plain(torch::nn::BatchNorm1dOptions(4).eps(1e-3));
+    EXPECT_TRUE(layer(testing::input_of(0)).equal(plain(testing::input_of(0))));
+  });
 }
 
 TEST(ConvertSyncBatchnorm, KeepsTensorsNamesAndMode) {
