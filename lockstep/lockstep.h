@@ -73,3 +73,4 @@
 #include "lockstep/train/optim/model_ema.h"
 #include "lockstep/train/optim/optimizer.h"
 #include "lockstep/train/optim/sgd.h"
+#include "lockstep/train/optim/zero_redundancy_optimizer.h"

@@ -22,6 +22,8 @@ struct AdamOptions {
 
 class Adam : public Optimizer {
  public:
+  using Options = AdamOptions;
+
   // Throw UsageError where torch.optim.Adam throws ValueError, and for complex parameters.
   explicit Adam(std::vector<at::Tensor> params, const AdamOptions& options = {});
   explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
@@ -64,6 +66,8 @@ struct AdamWOptions {
 
 class AdamW : public Adam {
  public:
+  using Options = AdamWOptions;
+
   explicit AdamW(std::vector<at::Tensor> params, const AdamWOptions& options = {});
   explicit AdamW(const std::vector<ParamGroup<AdamWOptions>>& groups);
 };

@@ -65,6 +65,7 @@ void Optimizer::step(const LossScale& scale) {
       step_one_by_one(group);
     }
   }
+  finish_step();
 }
 
 bool Optimizer::takes_loss_scale() const {
@@ -126,7 +127,7 @@ Optimizer::WithGradient Optimizer::with_gradient(std::size_t group) const {
   for (std::size_t i = 0; i < params_[group].size(); ++i) {
     const auto& param = params_[group][i];
     const auto& grad = param.grad();
-    if (!grad.defined()) {
+    if (!grad.defined() || !is_own(first_[group] + i)) {
       continue;
     }
     if (grad.is_sparse()) {

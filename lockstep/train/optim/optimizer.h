@@ -96,6 +96,10 @@ class Optimizer {
   // The same, cut by device and type: fused kernels take tensors of one kind.
   [[nodiscard]] std::vector<WithGradient> with_gradient_by_kind(std::size_t group) const;
   [[nodiscard]] State& state(std::size_t index) { return state_[index]; }
+  // By number: from now on the other parameters are left alone and have no state here.
+  void keep_only(std::vector<bool> own) { own_ = std::move(own); }
+  // At the end of each step.
+  virtual void finish_step() {}
   // As kernels of a device take a tensor that may be missing: there, or nothing.
   static std::optional<at::Tensor> given(const at::Tensor& tensor, at::Device device);
 
@@ -127,12 +131,14 @@ class Optimizer {
   [[nodiscard]] bool uses_fused(std::size_t group, std::optional<bool> asked) const;
   // Throws UsageError while a step is recorded: it would repeat the numbers of the host for ever.
   void require_not_recorded() const;
+  [[nodiscard]] bool is_own(std::size_t index) const { return own_.empty() || own_[index]; }
   [[nodiscard]] std::vector<State> states_from(const OptimizerState& loaded) const;
 
   const char* name_;
   std::vector<std::vector<at::Tensor>> params_;  // By group.
   std::vector<std::size_t> first_;               // The number of each group's first parameter.
   std::vector<State> state_;                     // By number.
+  std::vector<bool> own_;                        // By number; empty: all are.
   // By group, then by device; none before a fused step.
   std::vector<std::vector<std::pair<at::Device, at::Tensor>>> lr_tensors_;
   std::vector<OptionValues> foreign_options_;  // By group: those that mean nothing here.

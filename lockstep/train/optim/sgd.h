@@ -21,6 +21,8 @@ struct SGDOptions {
 
 class SGD : public Optimizer {
  public:
+  using Options = SGDOptions;
+
   // Throw UsageError where torch.optim.SGD throws ValueError.
   explicit SGD(std::vector<at::Tensor> params, const SGDOptions& options = {});
   explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
