@@ -1,12 +1,13 @@
 #include "lockstep/base/memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <optional>
 
 #include "lockstep/base/text.h"
 
@@ -106,6 +107,16 @@ FreeMemory free_memory(const std::string& root) {
     look_at_cgroups(root, version, least);
   }
   return least;
+}
+
+std::optional<std::uint64_t> resident_bytes(const std::string& root) {
+  std::ifstream file(root + "/proc/self/statm");
+  std::uint64_t size = 0;
+  std::uint64_t resident = 0;
+  if (!(file >> size >> resident)) {
+    return std::nullopt;
+  }
+  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 std::string size_text(std::uint64_t bytes) {

@@ -68,6 +68,13 @@ TEST_F(FreeMemoryOf, ACgroupOfTheFirstVersionIsLookedAtToo) {
 
 TEST(FreeMemory, ThisMachineHasSome) { EXPECT_GT(free_memory().bytes, 1U << 20); }
 
+TEST_F(FreeMemoryOf, ResidentBytesAreTheSecondNumberInPages) {
+  EXPECT_EQ(resident_bytes(root_), std::nullopt);
+  write("proc/self/statm", "100 7 5 1 0 20 0\n");
+  EXPECT_EQ(resident_bytes(root_), 7U * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  EXPECT_GT(resident_bytes().value(), 1U << 20);
+}
+
 TEST(SizeText, PicksTheUnit) {
   EXPECT_EQ(size_text(100), "100 bytes");
   EXPECT_EQ(size_text(1536), "1.5 KiB");

@@ -1,11 +1,10 @@
 #include "lockstep/train/loop/console.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstdio>
-#include <fstream>
 #include <utility>
+
+#include "lockstep/base/memory.h"
 
 namespace lockstep::train {
 namespace {
@@ -14,17 +13,6 @@ std::string fixed(double number, int digits) {
   std::array<char, 64> text{};
   std::snprintf(text.data(), text.size(), "%.*f", digits, number);
   return text.data();
-}
-
-// Of this process; nothing where /proc does not tell.
-std::optional<std::uint64_t> resident_bytes() {
-  std::ifstream file("/proc/self/statm");
-  std::uint64_t size = 0;
-  std::uint64_t resident = 0;
-  if (!(file >> size >> resident)) {
-    return std::nullopt;
-  }
-  return resident * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
