@@ -15,6 +15,7 @@
 #include "lockstep/comm/store_server.h"
 #include "lockstep/launch/command/machine.h"
 #include "lockstep/launch/run.h"
+#include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/program/flags.h"
 #include "lockstep/train/program/start.h"
 
@@ -30,19 +31,8 @@ std::string own_path() {
   return path.string();
 }
 
-std::vector<std::string> names_of(const Networks& networks) {
-  std::vector<std::string> names;
-  for (const auto& [name, make] : networks) {
-    names.push_back(name);
-  }
-  for (const auto& info : models::list_models()) {
-    names.push_back(info.name);
-  }
-  return names;
-}
-
 int run(int argc, char** argv, const Networks& networks) {
-  auto line = parse_command_line(argc, argv, names_of(networks));
+  auto line = parse_command_line(argc, argv, network_names(networks));
   if (line.exit_code) {
     return *line.exit_code;
   }

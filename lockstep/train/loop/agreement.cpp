@@ -4,7 +4,9 @@
 #include <torch/version.h>
 
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
+#include <utility>
 
 #include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
@@ -45,6 +47,28 @@ Settings program_of_this_rank() {
   }
   return {{"the program", std::to_string(size) + " bytes, checksum " + std::to_string(sum)},
           {"LibTorch", TORCH_VERSION}};
+}
+
+Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
+                          const DataSource& source) {
+  auto settings = program_of_this_rank();
+  for (auto& setting : settings_of(config)) {
+    settings.push_back(std::move(setting));
+  }
+  settings.emplace_back("the data", source.index);
+  const std::initializer_list<std::pair<const char*, std::int64_t>> meetings = {
+      {"steps in an epoch", batches.steps_per_epoch},
+      {"samples in a step", batches.global},
+      {"--grad-accum", batches.accumulation},
+      {"--log-interval", config.log_interval},
+      {"--checkpoint-interval", config.checkpoint_interval},
+      {"--fast-dev-run", config.fast_dev_run},
+      {"--eval-only", config.eval_only ? 1 : 0},
+      {"--dry-run", config.dry_run ? 1 : 0}};
+  for (const auto& [name, value] : meetings) {
+    settings.emplace_back(name, std::to_string(value));
+  }
+  return settings;
 }
 
 void require_same(const Group& group, const Settings& settings) {

@@ -4,12 +4,19 @@
 #include <cstdint>
 
 #include "lockstep/comm/group.h"
+#include "lockstep/train/loop/batch_plan.h"
 #include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/data_source.h"
 
 namespace lockstep::train {
 
 // This program and the LibTorch it uses, for comparisons.
 Settings program_of_this_rank();
+
+// All that must be the same on all ranks: the program, what the numbers depend on, the data, and
+// what decides when ranks meet.
+Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
+                          const DataSource& source);
 
 // All ranks call it. Throws UsageError on every rank, with both sides of each difference, if a rank
 // has other settings than rank 0.

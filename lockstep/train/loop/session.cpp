@@ -3,18 +3,16 @@
 #include <ATen/Context.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <initializer_list>
 #include <memory>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/nearest.h"
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/train/loop/agreement.h"
+#include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/loop/console.h"
 #include "lockstep/train/loop/gpu_settings.h"
 #include "lockstep/train/loop/profile.h"
@@ -28,35 +26,6 @@
 
 namespace lockstep::train {
 namespace {
-
-std::string model_for(const TrainConfig& config, const DataSource& source) {
-  if (!config.model.empty()) {
-    return config.model;
-  }
-  const std::vector<std::int64_t> small{1, 28, 28};
-  return source.is_table() ? "mlp" : source.input == small ? "convnet" : "resnet18";
-}
-
-std::shared_ptr<models::Network> make_network(const std::string& name, const DataSource& source,
-                                              const Networks& networks) {
-  const models::ModelOptions options{source.num_classes, source.input};
-  if (const auto own = networks.find(name); own != networks.end()) {
-    return own->second(options);
-  }
-  std::vector<std::string> names;
-  for (const auto& [known, make] : networks) {
-    names.push_back(known);
-  }
-  for (const auto& info : models::list_models()) {
-    names.push_back(info.name);
-  }
-  if (std::ranges::find(names, name) == names.end()) {
-    const auto nearest = nearest_name(name, names);
-    throw UsageError("--model: there is no network '" + name + "', expected one of " +
-                     join(names, ", ") + (nearest ? "; HINT: --model " + *nearest : ""));
-  }
-  return models::get_model(name, options);
-}
 
 // One epoch of few steps, and no file.
 TrainConfig adjusted(TrainConfig config) {
@@ -83,25 +52,7 @@ class Session {
     if (config_.data.empty()) {
       config_.data = source_.name;
     }
-    auto settings = program_of_this_rank();
-    for (auto& setting : settings_of(config_)) {
-      settings.push_back(std::move(setting));
-    }
-    settings.emplace_back("the data", source_.index);
-    // What decides when ranks meet.
-    const std::initializer_list<std::pair<const char*, std::int64_t>> meetings = {
-        {"steps in an epoch", batches_.steps_per_epoch},
-        {"samples in a step", batches_.global},
-        {"--grad-accum", batches_.accumulation},
-        {"--log-interval", config_.log_interval},
-        {"--checkpoint-interval", config_.checkpoint_interval},
-        {"--fast-dev-run", config_.fast_dev_run},
-        {"--eval-only", config_.eval_only ? 1 : 0},
-        {"--dry-run", config_.dry_run ? 1 : 0}};
-    for (const auto& [name, value] : meetings) {
-      settings.emplace_back(name, std::to_string(value));
-    }
-    require_same(world_, settings);
+    require_same(world_, settings_of_rank(config_, batches_, source_));
     apply_gpu_settings(config_);
     at::manual_seed(config_.seed);
     learner_ = std::make_unique<Learner>(config_, batches_, make_network(model_, source_, networks),

@@ -42,6 +42,18 @@ TEST(Largest, IsTheSameOnAllRanks) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(SettingsOfRank, AreProgramNumbersDataAndMeetings) {
+  const auto settings = settings_of_rank({.lr = 0.5, .log_interval = 7}, {.steps_per_epoch = 12},
+                                         {.index = "9 samples"});
+  for (const auto& [name, value] : Settings{{"--lr", "0.5"},
+                                            {"the data", "9 samples"},
+                                            {"steps in an epoch", "12"},
+                                            {"--log-interval", "7"}}) {
+    EXPECT_THAT(settings, testing::Contains(testing::Pair(name, value)));
+  }
+  EXPECT_THAT(settings, testing::Contains(testing::Pair("the program", testing::_)));
+}
+
 TEST(ProgramOfThisRank, NamesLibTorch) {
   EXPECT_THAT(program_of_this_rank(),
               testing::Contains(testing::Pair("LibTorch", testing::HasSubstr("2."))));
