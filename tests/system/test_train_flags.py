@@ -193,6 +193,8 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
     (["--dist-url", "tcp://127.0.0.1:1"], "--rank and --world-size"),
     (["--rank", 1], "--dist-url tcp://HOST:PORT"),
     (["--dist-url", "tcp://127.0.0.1:1", "--rank", 0, "--world-size", 2, "--nproc", 2], "leave --nproc out"),
+    (["--dist-url", "tcp://127.0.0.1:1", "--rank", 0, "--world-size", 1, "--master-port", 2], "leave --master-port out"),
+    (["--timeout", 0], "--timeout is 0"),
     (["--momentum", 2], "HINT: --momentum 1"),
     (["--backend", "gluu"], "gloo"),
     (["--eval-only", "--output", "nowhere"], "--init-weights PATH"),

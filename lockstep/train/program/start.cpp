@@ -35,6 +35,15 @@ void require_consistent_url(const JobConfig& job) {
   if (job.nodes > 1) {
     refuse("--nodes");
   }
+  if (job.node_rank != 0) {
+    refuse("--nr");
+  }
+  if (!job.master_addr.empty()) {
+    refuse("--master-addr");
+  }
+  if (job.master_port != 0) {
+    refuse("--master-port");
+  }
   if (job.max_restarts > 0) {
     refuse("--max-restarts");
   }
@@ -52,10 +61,10 @@ void require_consistent(const JobConfig& job, int gpus) {
         "--rank and --world-size are for --dist-url, which is not given; HINT: --dist-url "
         "tcp://HOST:PORT, or --nproc to start the ranks");
   }
-  if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0 || job.timeout_seconds < 1) {
+  if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0) {
     throw UsageError(
-        "--nproc and --max-restarts must be 0 or more, --nodes and --timeout 1 or more; HINT: "
-        "leave them out for what fits this machine");
+        "--nproc and --max-restarts must be 0 or more, --nodes 1 or more; HINT: leave them out for "
+        "what fits this machine");
   }
   if (job.node_rank < 0 || job.node_rank >= job.nodes) {
     throw UsageError("--nr is " + std::to_string(job.node_rank) + ", expected 0 to " +
@@ -94,6 +103,10 @@ std::string with_cpu_backend(const std::string& backends, const BackendRegistry&
 
 std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, bool is_launched,
                                                          int local_ranks, int gpus) {
+  if (job.timeout_seconds < 1) {  // Of a rank that is launched already, too.
+    throw UsageError("--timeout is " + std::to_string(job.timeout_seconds) +
+                     ", expected 1 second or more; HINT: leave it out for 1800");
+  }
   if (!job.dist_url.empty()) {
     require_consistent_url(job);
     return std::nullopt;

@@ -68,11 +68,23 @@ TEST(LaunchArguments, FlagsThatWouldBeIgnoredAreRefused) {
   };
   refused({.nproc = 2}, "--nproc is given with --dist-url");
   refused({.nodes = 2}, "--nodes is given with --dist-url");
+  refused({.node_rank = 1}, "--nr is given with --dist-url");
+  refused({.master_addr = "b"}, "--master-addr is given with --dist-url");
+  refused({.master_port = 2}, "--master-port is given with --dist-url");
   refused({.max_restarts = 1}, "--max-restarts is given with --dist-url");
   refused({.gpu_ids = "1"}, "CUDA_VISIBLE_DEVICES=1");
   refused({.rank = 0}, "--rank and --world-size are for --dist-url", false);
   refused({.world_size = 2}, "--rank and --world-size are for --dist-url", false);
   refused({.dist_url = "tcp://a:1", .rank = 2, .world_size = 2}, "--rank is 2", false);
+}
+
+TEST(LaunchArguments, ATimeoutOfNothingIsRefusedWhoeverStartedTheRank) {
+  const auto refused =
+      ThrowsMessage<UsageError>(testing::AllOf(HasSubstr("--timeout is 0"), HasSubstr("HINT: ")));
+  const JobConfig by_url{.dist_url = "tcp://a:1", .rank = 0, .world_size = 2, .timeout_seconds = 0};
+  EXPECT_THAT([&] { launch_arguments(by_url, false, 0, 0); }, refused);
+  EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, true, 2, 0); }, refused);
+  EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, false, 0, 0); }, refused);
 }
 
 TEST(WithCpuBackend, AddsOneWhereThereIsNone) {
