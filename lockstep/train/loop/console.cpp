@@ -2,12 +2,15 @@
 
 #include <array>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "lockstep/base/memory.h"
 
 namespace lockstep::train {
 namespace {
+
+constexpr int kAnyWidth = std::numeric_limits<int>::max();
 
 std::string fixed(double number, int digits) {
   std::array<char, 64> text{};
@@ -60,12 +63,23 @@ void Console::on_interval(const Interval& interval) {
 }
 
 void Console::on_epoch(const Epoch& epoch) {
-  writer_.say("epoch " + std::to_string(epoch.position.epoch + 1) + " of " +
-              std::to_string(progress_.epochs) + ": loss " + fixed(epoch.train.loss, 4) +
-              ", accuracy " + fixed(epoch.validation.top1, 2) + " %, top-5 " +
-              fixed(epoch.validation.top5, 2) + " %, validation loss " +
-              fixed(epoch.validation.loss, 4) + ", " + fixed(samples_per_second_, 0) + " " + unit_ +
-              "/s" + (epoch.is_best ? ", best" : ""));
+  const auto number = std::to_string(epoch.position.epoch + 1);
+  const auto epochs = std::to_string(progress_.epochs);
+  const auto top1 = fixed(epoch.validation.top1, 2) + " %";
+  const auto top5 = fixed(epoch.validation.top5, 2) + " %";
+  const auto validation = fixed(epoch.validation.loss, 4);
+  const auto rate = fixed(samples_per_second_, 0) + " ";
+  std::vector<LinePart> parts{
+      {"epoch " + number + " of " + epochs + ": loss " + fixed(epoch.train.loss, 4), {}, 0},
+      {"accuracy " + top1, "acc " + top1, 1},
+      {"top-5 " + top5, "top5 " + top5, 4},
+      {"validation loss " + validation, "val loss " + validation, 3},
+      {rate + unit_ + "/s", rate + progress_.unit + "/s", 5}};
+  if (epoch.is_best) {
+    parts.push_back({"best", {}, 2});
+  }
+  const int width = writer_.is_terminal() ? writer_.line_width() : kAnyWidth;
+  writer_.say(fitted_line(std::move(parts), width, ", "));
 }
 
 std::vector<std::string> Console::warnings() const {

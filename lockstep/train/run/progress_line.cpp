@@ -26,13 +26,6 @@ std::string of(std::int64_t done, std::int64_t all) {
   return std::to_string(done) + "/" + std::to_string(all);
 }
 
-// A part of the line in two lengths. The higher the rank, the earlier it is shortened or left out.
-struct Field {
-  std::string text;
-  std::string brief;
-  int rank = 0;
-};
-
 std::string gpu_field(const GpuUse& gpu) {
   std::vector<std::string> parts{"gpu"};
   if (gpu.utilization) {
@@ -55,8 +48,8 @@ std::string brief_size(std::uint64_t bytes) {
 }
 
 // In the order in which they stand. The bar comes after the first.
-std::vector<Field> fields_of(const Progress& p) {
-  std::vector<Field> fields;
+std::vector<LinePart> fields_of(const Progress& p) {
+  std::vector<LinePart> fields;
   const auto add = [&](std::string text, std::string brief, int rank) {
     if (!text.empty()) {
       fields.push_back({std::move(text), std::move(brief), rank});
@@ -97,16 +90,16 @@ std::vector<Field> fields_of(const Progress& p) {
   return fields;
 }
 
-std::size_t width_of(const std::vector<Field>& fields) {
+std::size_t width_of(const std::vector<LinePart>& fields, std::size_t between = 1) {
   std::size_t width = 0;
   for (const auto& field : fields) {
-    width += field.text.size() + 1;
+    width += field.text.size() + between;
   }
-  return width == 0 ? 0 : width - 1;
+  return width == 0 ? 0 : width - between;
 }
 
-std::vector<Field>::iterator least_important(std::vector<Field>& fields,
-                                             bool (*eligible)(const Field&)) {
+std::vector<LinePart>::iterator least_important(std::vector<LinePart>& fields,
+                                                bool (*eligible)(const LinePart&)) {
   auto worst = fields.end();
   for (auto field = fields.begin(); field != fields.end(); ++field) {
     if (eligible(*field) && (worst == fields.end() || field->rank > worst->rank)) {
@@ -116,10 +109,11 @@ std::vector<Field>::iterator least_important(std::vector<Field>& fields,
   return worst;
 }
 
-void shorten(std::vector<Field>& fields, std::size_t width) {
-  while (width_of(fields) > width) {
-    const auto field = least_important(
-        fields, [](const Field& f) { return !f.brief.empty() && f.brief.size() < f.text.size(); });
+void shorten(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1) {
+  while (width_of(fields, between) > width) {
+    const auto field = least_important(fields, [](const LinePart& f) {
+      return !f.brief.empty() && f.brief.size() < f.text.size();
+    });
     if (field == fields.end()) {
       return;
     }
@@ -127,9 +121,9 @@ void shorten(std::vector<Field>& fields, std::size_t width) {
   }
 }
 
-void leave_out(std::vector<Field>& fields, std::size_t width) {
-  while (width_of(fields) > width && fields.size() > 1) {
-    fields.erase(least_important(fields, [](const Field&) { return true; }));
+void leave_out(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1) {
+  while (width_of(fields, between) > width && fields.size() > 1) {
+    fields.erase(least_important(fields, [](const LinePart&) { return true; }));
   }
 }
 
@@ -221,6 +215,17 @@ std::string progress_line(const Progress& progress, const LineStyle& style) {
     line += " " + fields[i].text;
   }
   return line;
+}
+
+std::string fitted_line(std::vector<LinePart> parts, int width, const std::string& between) {
+  const auto columns = static_cast<std::size_t>(std::max(width, 1));
+  shorten(parts, columns, between.size());
+  leave_out(parts, columns, between.size());
+  std::vector<std::string> texts;
+  for (const auto& part : parts) {
+    texts.push_back(part.text);
+  }
+  return join(texts, between);
 }
 
 std::string plain_line(const Progress& progress) {

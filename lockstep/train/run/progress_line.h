@@ -37,6 +37,16 @@ struct LineStyle {
 // important first. Colors take no width.
 std::string progress_line(const Progress& progress, const LineStyle& style);
 
+// A part of a line in two lengths. The higher the rank, the earlier it is shortened or left out.
+struct LinePart {
+  std::string text;
+  std::string brief = {};  // Empty: it is not shortened.
+  int rank = 0;
+};
+// The parts with `between` them, never wider than `width` if there are several: what does not fit
+// is shortened, then left out.
+std::string fitted_line(std::vector<LinePart> parts, int width, const std::string& between = " ");
+
 // For files and pipes: no bar, nothing shortened, whatever the width.
 std::string plain_line(const Progress& progress);
 

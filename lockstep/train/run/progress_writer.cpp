@@ -43,8 +43,7 @@ void ProgressWriter::show(const Progress& progress) {
   if (!takes_output()) {
     return;
   }
-  // One column stays free: in the last one some terminals go to the next line.
-  shown_ = progress_line(progress, {.width = width() - 1, .color = color_});
+  shown_ = progress_line(progress, {.width = line_width(), .color = color_});
   write(kClearLine + shown_);
 }
 

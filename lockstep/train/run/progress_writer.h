@@ -23,6 +23,9 @@ class ProgressWriter {
   ProgressWriter& operator=(const ProgressWriter&) = delete;
 
   [[nodiscard]] bool is_terminal() const { return is_terminal_; }
+  // How wide a line may be on a terminal: one column stays free, since in the last one some
+  // terminals go to the next line.
+  [[nodiscard]] int line_width() const { return width() - 1; }
 
   // Whether a new line would be seen: on a terminal ten times a second at most.
   [[nodiscard]] bool is_due() const;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/fd.h"
+#include "tests/support/terminal.h"
 
 namespace lockstep::train {
 namespace {
@@ -38,6 +39,25 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
+}
+
+TEST(Console, TheLineOfAnEpochFitsTheTerminal) {
+  const test::Terminal terminal(80);
+  Console console(terminal.fd(), 300, BatchPlan{.steps_per_epoch = 10}, "images");
+  console.on_interval({.samples_per_second = 123456});
+  (void)terminal.read();
+  console.on_epoch({.position = {.epoch = 199},
+                    .train = {.loss = 1.5},
+                    .validation = {.loss = 0.25, .top1 = 87.5, .top5 = 99.25},
+                    .is_best = true});
+  const auto text = terminal.read();
+  const auto begin = text.find("epoch 200 of 300: loss 1.5000");
+  ASSERT_NE(begin, std::string::npos) << text;
+  const auto line = text.substr(begin, text.find('\r', begin) - begin);
+  EXPECT_LT(line.size(), 80U) << line;
+  EXPECT_THAT(line, testing::HasSubstr("acc 87.50 %, "));
+  EXPECT_THAT(line, testing::HasSubstr("val loss 0.2500"));
+  EXPECT_THAT(line, testing::EndsWith(", best"));
 }
 
 }  // namespace

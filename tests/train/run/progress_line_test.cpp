@@ -116,6 +116,16 @@ TEST(PlainLine, HasEverythingAndNoBar) {
   EXPECT_THAT(plain_line(progress), Not(HasSubstr("gpu")));
 }
 
+TEST(FittedLine, ShortensThenLeavesOutTheLeastImportant) {
+  const std::vector<LinePart> parts{
+      {"epoch 1", "1", 1}, {"loss 0.5", {}, 0}, {"50 images/s", "50/s", 2}};
+  EXPECT_EQ(fitted_line(parts, 30, ", "), "epoch 1, loss 0.5, 50 images/s");
+  EXPECT_EQ(fitted_line(parts, 29, ", "), "epoch 1, loss 0.5, 50/s");
+  EXPECT_EQ(fitted_line(parts, 17, ", "), "1, loss 0.5, 50/s");
+  EXPECT_EQ(fitted_line(parts, 16, ", "), "1, loss 0.5");
+  EXPECT_EQ(fitted_line(parts, 3, ", "), "loss 0.5");
+}
+
 TEST(ClockText, CountsMinutesHoursAndDays) {
   EXPECT_EQ(clock_text(0), "0:00");
   EXPECT_EQ(clock_text(6.6), "0:07");
