@@ -138,6 +138,15 @@ Settings settings_of(const TrainConfig& config) {
   return settings;
 }
 
+Settings with_defaults(Settings saved) {
+  for (auto& setting : settings_of({})) {
+    if (std::ranges::find(saved, setting.first, &Settings::value_type::first) == saved.end()) {
+      saved.push_back(std::move(setting));
+    }
+  }
+  return saved;
+}
+
 std::string difference(const Settings& here, const Settings& there, const std::string& other) {
   std::map<std::string, std::string> others(there.begin(), there.end());
   std::string lines;

@@ -75,6 +75,10 @@ using Settings = std::vector<std::pair<std::string, std::string>>;
 // only be resumed with the same.
 Settings settings_of(const TrainConfig& config);
 
+// `saved` with the defaults of those that it lacks: programs from before a setting did what is its
+// default now.
+Settings with_defaults(Settings saved);
+
 // "--lr is 0.1 here and 0.2 there", a line for each that differs; empty if none does.
 std::string difference(const Settings& here, const Settings& there, const std::string& other);
 

@@ -31,14 +31,14 @@ checkpoint::Value to_value(const Position& position) {
                           {"lr", position.lr}};
 }
 
-Position position_from(const checkpoint::Value& value) {
+Position position_from(const checkpoint::Value& value, double lr) {
   return {.epoch = number<std::int64_t>(value, "epoch"),
           .step_in_epoch = number<std::int64_t>(value, "step_in_epoch"),
           .step = number<std::int64_t>(value, "step"),
           .best_top1 = number<double>(value, "best_top1"),
           .best_epoch = number<std::int64_t>(value, "best_epoch"),
           .stale_epochs = number<std::int64_t>(value, "stale_epochs"),
-          .lr = number<double>(value, "lr")};
+          .lr = value.find("lr") == nullptr ? lr : number<double>(value, "lr")};
 }
 
 }  // namespace lockstep::train

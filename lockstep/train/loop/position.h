@@ -20,7 +20,8 @@ struct Position {
 };
 
 checkpoint::Value to_value(const Position& position);
-// Throws IoError if something is missing.
-Position position_from(const checkpoint::Value& value);
+// `lr` counts where the value has none, as those of older programs. Throws IoError if something
+// else is missing.
+Position position_from(const checkpoint::Value& value, double lr = 0);
 
 }  // namespace lockstep::train

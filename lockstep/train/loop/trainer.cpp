@@ -103,14 +103,15 @@ Settings Trainer::settings() const {
 }
 
 void Trainer::resume(const Checkpoint& checkpoint) {
-  if (const auto text = difference(settings(), settings_in(checkpoint.args), "there");
-      !text.empty()) {
+  const auto saved = settings_in(checkpoint.args);
+  const auto text = difference(settings(), saved.empty() ? saved : with_defaults(saved), "there");
+  if (!text.empty()) {
     throw UsageError("the checkpoint is of a run with other settings:" + text +
                      "\nHINT: give the same flags to go on, --resume no to start anew, or "
                      "--init-weights to start a new run with its weights");
   }
-  position_ = position_from(checkpoint.metrics);
   learner_.load(checkpoint);
+  position_ = position_from(checkpoint.metrics, learner_.lr());
   const checkpoint::Value others(checkpoint.others);
   const auto* scores = others.find(kScores);
   const auto ranks = rank_scores_from(scores == nullptr ? checkpoint::Value() : *scores);

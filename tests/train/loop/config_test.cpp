@@ -32,6 +32,14 @@ TEST(TrainConfig, SettingsAreThoseThatChangeNumbers) {
             "\n  --momentum is '0.5' here and '0.9' there");
 }
 
+TEST(TrainConfig, WhatAnOlderProgramDidNotSaveIsTheDefault) {
+  const Settings saved{{"--tf32", "on"}, {"the data", "9 samples"}};
+  auto here = settings_of({});
+  here.emplace_back("the data", "9 samples");
+  EXPECT_EQ(difference(here, with_defaults(saved), "there"),
+            "\n  --tf32 is 'conv' here and 'on' there");
+}
+
 TEST(TrainConfig, DifferenceNamesWhatOneSideLacks) {
   EXPECT_EQ(difference({{"a", "1"}}, {{"b", "2"}}, "there"),
             "\n  a is '1' here and missing there\n  b is missing here and '2' there");

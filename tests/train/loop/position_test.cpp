@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
 namespace {
@@ -10,6 +11,14 @@ namespace {
 TEST(Position, ComesBackFromItsValue) {
   const Position position{3, 17, 317, 91.25, 2, 1, 0.05};
   EXPECT_EQ(position_from(to_value(position)), position);
+}
+
+TEST(Position, OfAnOlderProgramTakesTheLrThatIsGiven) {
+  const Position position{3, 17, 317, 91.25, 2, 1, 0.05};
+  const auto value = to_value(position);
+  EXPECT_EQ(position_from(value, 0.5).lr, 0.05);
+  const auto older = toys::without(value, "lr");
+  EXPECT_EQ(position_from(older, 0.5), (Position{3, 17, 317, 91.25, 2, 1, 0.5}));
 }
 
 TEST(Position, OfAnotherProgramsCheckpointSaysWhatToDo) {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <string>
 
+#include "lockstep/base/error.h"
+#include "lockstep/checkpoint/value.h"
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/data/datasets/tensor_dataset.h"
 #include "lockstep/train/loop/data_source.h"
@@ -37,6 +39,17 @@ inline std::shared_ptr<models::Network> network() {
   at::manual_seed(1);
   torch::nn::Sequential net(torch::nn::Linear(4, 3));
   return std::make_shared<models::Network>(net.ptr());
+}
+
+// A checkpoint's dictionary as a program wrote it that did not know this key.
+inline checkpoint::Value without(const checkpoint::Value& dictionary, const std::string& key) {
+  auto entries = *dictionary.get_if<checkpoint::Dict>();
+  if (std::erase_if(entries, [&](const auto& entry) {
+        return *entry.key.template get_if<std::string>() == key;
+      }) != 1) {
+    throw UsageError("there is no '" + key + "' to be removed");
+  }
+  return entries;
 }
 
 using Folder = test::TemporaryFolder;

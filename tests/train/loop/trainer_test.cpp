@@ -77,6 +77,35 @@ TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
       testing::ThrowsMessage<UsageError>(testing::HasSubstr("--lr is '0.5' here and '0' there")));
 }
 
+// Without the settings and the lr that came later.
+TEST(Trainer, GoesOnFromACheckpointOfAnOlderProgram) {
+  const toys::Folder folder;
+  CheckpointKeeper keeper(folder.path + "/checkpoints",
+                          [](const std::string& text) { FAIL() << text; });
+  int asked = 0;  // 12 steps, and the first batch of the validation.
+  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 12 ? SIGTERM : 0; }};
+  ToyRun first(kShort, options);
+  (void)first.trainer->run();
+  EXPECT_TRUE(keeper.finish());
+  auto saved = load_checkpoint(folder.path + "/checkpoints").checkpoint;
+  saved.args = toys::without(saved.args, "--tf32");
+  saved.metrics = toys::without(saved.metrics, "lr");
+  ToyRun second(kShort);
+  second.trainer->resume(saved);
+  const double lr = second.learner.lr();
+  (void)second.trainer->run();
+  EXPECT_EQ(second.seen.losses.size(), 12U);
+  EXPECT_EQ(second.seen.rows.at(3), lr) << "of the epoch that was only to be validated";
+  auto other = kShort;
+  other.tf32 = "off";
+  EXPECT_THAT([&] { ToyRun(other).trainer->resume(saved); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("--tf32 is 'off' here and 'conv' there")));
+  saved.args = toys::without(saved.args, "the data");
+  EXPECT_THAT([&] { ToyRun(kShort).trainer->resume(saved); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("the data is ")));
+}
+
 TEST(Trainer, ASignalInTheValidationLeavesTheCheckpointBeforeIt) {
   ToyRun whole(kShort);
   (void)whole.trainer->run();
