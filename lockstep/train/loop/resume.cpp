@@ -78,6 +78,18 @@ void require_whole(const std::vector<std::string>& missing) {
   }
 }
 
+void require_same_classes(const DataSource& source, const std::vector<std::string>& trained) {
+  const auto& ours = source.class_names;
+  for (std::size_t i = 0; i < std::min(ours.size(), trained.size()); ++i) {
+    if (ours[i] != trained[i]) {
+      throw UsageError("--eval-only: class " + std::to_string(i) + " is '" + ours[i] +
+                       "' in the data and '" + trained[i] +
+                       "' in the checkpoint, expected the same classes in the same order; HINT: "
+                       "give the data that it was trained with");
+    }
+  }
+}
+
 void require_unseen_samples(const TrainConfig& config, const DataSource& source,
                             const Settings& trained) {
   if (!source.is_split_by_seed) {

@@ -26,6 +26,10 @@ std::string on_rank_0(const Group& group, const std::function<std::string()>& wo
 // there is one: the accuracy of a network that is partly random says nothing.
 void require_whole(const std::vector<std::string>& missing);
 
+// `trained` are the classes' names in the checkpoint, if it has any. Throws UsageError if the data
+// has as many others: the scores would be compared with other things than were learned.
+void require_same_classes(const DataSource& source, const std::vector<std::string>& trained);
+
 // `trained` has the settings of the run that saved the checkpoint. Throws UsageError if the data is
 // the same, but another part of it was set aside: samples that were learned would be validated.
 void require_unseen_samples(const TrainConfig& config, const DataSource& source,

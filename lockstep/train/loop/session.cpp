@@ -91,33 +91,29 @@ class Session {
            ")" + (gpu.empty() ? "" : "\n" + gpu);
   }
 
-  // Returns what was not in them.
-  std::vector<std::string> load_initial_weights() {
-    const auto loaded = load_on_all_ranks(world_, writes() ? config_.init_weights : "");
-    std::vector<std::string> missing;
-    if (loaded) {
-      missing = learner_->load_weights(loaded->checkpoint);
+  void load_initial_weights() {
+    if (const auto loaded = load_on_all_ranks(world_, writes() ? config_.init_weights : "")) {
+      const auto missing = learner_->load_weights(loaded->checkpoint);
       say("weights from '" + loaded->file + "'" +
           (missing.empty() ? "" : "; not in it, and as they were: " + join(missing, ", ")));
     }
-    return missing;
   }
 
   int evaluate() {
-    require_whole(load_initial_weights());
     const auto path = on_rank_0(world_, [&] {
       return config_.init_weights.empty() ? checkpoint_to_evaluate(config_, source_.name, model_)
-                                          : std::string();
+                                          : config_.init_weights;
     });
-    if (const auto loaded = load_on_all_ranks(world_, path)) {
-      require_whole(learner_->load_weights(loaded->checkpoint));
-      require_unseen_samples(config_, source_, settings_in(loaded->checkpoint.args));
-      say("weights from '" + loaded->file + "'");
-    } else if (config_.init_weights.empty()) {
+    const auto loaded = load_on_all_ranks(world_, path);
+    if (!loaded) {
       throw UsageError(
           "--eval-only has no weights: there is no run of this data and model; HINT: "
           "--resume PATH or --init-weights PATH");
     }
+    require_whole(learner_->load_weights(loaded->checkpoint));
+    require_same_classes(source_, loaded->checkpoint.class_names);
+    require_unseen_samples(config_, source_, settings_in(loaded->checkpoint.args));
+    say("weights from '" + loaded->file + "'");
     Trainer trainer(config_, source_, batches_, *learner_, world_, {});
     const auto scores = trainer.validate_once().value();  // No signal stops it.
     if (writes()) {
@@ -144,7 +140,7 @@ class Session {
     }
     const auto loaded = load_on_all_ranks(world_, start);
     if (!loaded) {
-      (void)load_initial_weights();
+      load_initial_weights();
     }
     TrainerOptions options;
     options.signal = [] { return StopRequest::signal(); };

@@ -47,6 +47,17 @@ TEST(RequireWhole, NamesWhatIsRandom) {
                   testing::HasSubstr("fc.weight, fc.bias"), testing::HasSubstr("HINT"))));
 }
 
+TEST(RequireSameClasses, NamesTheFirstThatDiffers) {
+  const DataSource source{.class_names = {"cat", "dog"}};
+  require_same_classes(source, {"cat", "dog"});
+  require_same_classes(source, {});  // Of another program.
+  require_same_classes({}, {"cat", "dog"});
+  EXPECT_THAT([&] { require_same_classes(source, {"cat", "cow"}); },
+              testing::ThrowsMessage<UsageError>(testing::AllOf(
+                  testing::HasSubstr("class 1 is 'dog' in the data and 'cow' in the checkpoint"),
+                  testing::HasSubstr("HINT"))));
+}
+
 TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
   const TrainConfig trained{.data = "t.csv", .seed = 1};
   auto settings = settings_of(trained);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "lockstep/base/error.h"
@@ -15,23 +17,47 @@ torch::nn::Sequential make_own(const models::ModelOptions& options) {
   return torch::nn::Sequential(torch::nn::Linear(options.input_size.at(0), *options.num_classes));
 }
 
-TEST(Train, TrainsANetworkOfOnesOwnOnATable) {
-  const toys::Folder folder;
+// 180 rows to train with and 20 to validate with, chosen by the seed.
+TrainConfig table_in(const toys::Folder& folder) {
   std::ofstream file(folder.path + "/points.csv");
   for (int i = 0; i < 200; ++i) {
     file << i % 13 << "," << i % 7 << "," << (i % 13 > 6 ? 1 : 0) << "\n";
   }
-  file.close();
-  const TrainConfig config{.data = folder.path + "/points.csv",
-                           .model = "own",
-                           .batch_size = 10,
-                           .output = folder.path + "/runs"};
-  const auto world = init_process_group();
+  return {.data = folder.path + "/points.csv",
+          .model = "own",
+          .batch_size = 10,
+          .output = folder.path + "/runs"};
+}
+
+// What it prints on stdout; its exit code must be 0.
+std::string printed_by(const TrainConfig& config) {
   testing::internal::CaptureStdout();
-  EXPECT_EQ(train(config, world, {{"own", make_own}}), 0);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("own with 6 parameters"));
+  EXPECT_EQ(train(config, init_process_group(), {{"own", make_own}}), 0);
+  return testing::internal::GetCapturedStdout();
+}
+
+TEST(Train, TrainsANetworkOfOnesOwnOnATable) {
+  const toys::Folder folder;
+  const auto config = table_in(folder);
+  EXPECT_THAT(printed_by(config), testing::HasSubstr("own with 6 parameters"));
   EXPECT_TRUE(std::filesystem::exists(folder.path + "/runs/points-own/finished"));
-  EXPECT_THROW(train({.data = config.data, .model = "owl", .batch_size = 10}, world), UsageError);
+  EXPECT_THROW(train({.data = config.data, .model = "owl", .batch_size = 10}, init_process_group()),
+               UsageError);
+}
+
+TEST(Train, EvalOnlyOfInitWeightsRefusesSamplesThatWereLearned) {
+  const toys::Folder folder;
+  auto config = table_in(folder);
+  config.epochs = 1;
+  (void)printed_by(config);
+  config.eval_only = true;
+  config.init_weights = folder.path + "/runs/points-own/checkpoints/last.pt";
+  EXPECT_THAT(printed_by(config), testing::HasSubstr("of 20 samples"));
+  config.seed = 1;
+  EXPECT_THAT(
+      [&] { printed_by(config); },
+      testing::ThrowsMessage<UsageError>(testing::HasSubstr("--seed is '1' here and '0' there")));
+  (void)testing::internal::GetCapturedStdout();
 }
 
 }  // namespace
