@@ -1,16 +1,19 @@
 """--max-restarts: new ranks go on where the job was, whatever --resume says."""
 
+import contextlib
 import fcntl
 import os
 import pathlib
 import re
+import shlex
 import signal
+import subprocess
 import threading
 import time
 
 import pytest
 
-from training import checkpoint, metrics, start, train, wait_for_steps, weights, write_idx
+from training import BIN, checkpoint, command, environment, metrics, ranks, start, train, wait_for_steps, weights, write_idx
 
 # 20 steps an epoch: enough that a rank dies while the run goes on.
 FLAGS = ["data", "--nproc", 2, "--batch-size", 16, "--epochs", 10, "--log-interval", 1, "--checkpoint-interval", 5]
@@ -23,18 +26,13 @@ def folder(tmp_path):
     return tmp_path
 
 
-def ranks(folder):
-    """Pids of the job's ranks by their numbers."""
-    found = {}
+def program_in(folder):
+    """The pid of the one lockstep-train there."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.readlink(f"/proc/{pid}/cwd") == str(folder):
-                for line in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    if line.startswith(b"RANK="):
-                        found[int(line[5:])] = int(pid)
-        except OSError:
-            pass
-    return found
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/cwd") == str(folder) and os.readlink(f"/proc/{pid}/exe").endswith("/lockstep-train"):
+                return int(pid)
+    raise AssertionError("it does not run")
 
 
 def keep_lines(run, lines):
@@ -109,6 +107,21 @@ def test_a_job_that_was_finished_is_not_trained_again(folder):
     assert "restarting all workers" in err
     assert [path.name for path in (folder / "runs").iterdir()] == ["data-convnet"]
     assert b"nothing is left to train" in b"".join(chunks)
+
+
+def test_a_script_around_the_program_is_no_other_job(folder):
+    """In each attempt the script is another process, and the parent of the rank."""
+    script = folder / "wrapper.sh"
+    script.write_text(f"#!/bin/sh\n{shlex.join(command(*FLAGS[:1], *FLAGS[3:]))} --resume no\nexit $?\n")
+    script.chmod(0o700)
+    job = subprocess.Popen([BIN / "lockstep", "run", "--max-restarts", "1", script], cwd=folder, env=environment(),
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for_steps(folder / RUN, 12, job)
+    os.kill(program_in(folder), signal.SIGKILL)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, err
+    assert "restarting all workers" in err and "resumed from" in out
+    assert [path.name for path in (folder / "runs").iterdir()] == ["data-convnet"]
 
 
 def test_a_finished_run_that_goes_on_is_not_finished(folder):

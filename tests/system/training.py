@@ -82,6 +82,20 @@ def weights(run, name="last"):
     return {key: value.numpy().tobytes() for key, value in checkpoint(run, name)["model"].items()}
 
 
+def ranks(folder):
+    """Pids of the job's ranks by their numbers."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/cwd") == str(folder):
+                for line in pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    if line.startswith(b"RANK="):
+                        found[int(line[5:])] = int(pid)
+        except OSError:
+            pass
+    return found
+
+
 def wait_for_steps(run, steps, job):
     """Until the run has logged so many steps."""
     path = pathlib.Path(run) / "metrics.jsonl"

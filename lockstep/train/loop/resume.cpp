@@ -12,6 +12,8 @@
 namespace lockstep::train {
 namespace {
 
+constexpr const char* kJob = "job";
+
 std::string content_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -68,6 +70,33 @@ std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std:
     loaded.file = found;
   }
   return loaded;
+}
+
+std::string job_of(const Checkpoint& checkpoint) {
+  const checkpoint::Value others(checkpoint.others);
+  const auto* found = others.find(kJob);
+  const auto* job = found == nullptr ? nullptr : found->get_if<std::string>();
+  return job == nullptr ? "" : *job;
+}
+
+Settings settings_in(const checkpoint::Value& args) {
+  Settings settings;
+  if (const auto* dict = args.get_if<checkpoint::Dict>()) {
+    for (const auto& [key, value] : *dict) {
+      const auto* name = key.get_if<std::string>();
+      const auto* text = value.get_if<std::string>();
+      if (name != nullptr && text != nullptr) {
+        settings.emplace_back(*name, *text);
+      }
+    }
+  }
+  return settings;
+}
+
+void set_job(Checkpoint& checkpoint, const std::string& job) {
+  if (!job.empty()) {
+    checkpoint.others.push_back({kJob, job});
+  }
 }
 
 void require_whole(const std::vector<std::string>& missing) {

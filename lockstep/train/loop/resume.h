@@ -19,6 +19,13 @@ namespace lockstep::train {
 // ranks throw.
 std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path);
 
+// Those of a checkpoint's args; none of another program's.
+Settings settings_in(const checkpoint::Value& args);
+
+// Which job saved the checkpoint; empty if that is not in it. An empty one is not put there.
+std::string job_of(const Checkpoint& checkpoint);
+void set_job(Checkpoint& checkpoint, const std::string& job);
+
 // Calls `work` on rank 0 and returns what it returns on all ranks; what it throws all ranks throw.
 std::string on_rank_0(const Group& group, const std::function<std::string()>& work);
 

@@ -76,18 +76,13 @@ std::string run_of_job(const TrainConfig& config, const std::string& name, const
              : newest_run_of_job(config.output, name, this_job());
 }
 
-// A run that was there before may have checkpoints of another job: they are older than its claim.
+// A run that was there before may have checkpoints of another job.
 bool has_checkpoint_of_job(const std::string& run) {
-  std::error_code error;
-  const auto claimed = fs::last_write_time(run + "/job", error);
-  for (const char* name : {"/checkpoints/last.pt", "/checkpoints/prev.pt"}) {
-    std::error_code missing;
-    const auto saved = fs::last_write_time(run + name, missing);
-    if (!error && !missing && saved >= claimed) {
-      return true;
-    }
+  try {
+    return job_of(load_checkpoint(run + "/checkpoints", "cpu").checkpoint) == this_job();
+  } catch (const IoError&) {
+    return false;  // None, or none that can be read.
   }
-  return false;
 }
 
 }  // namespace
@@ -102,9 +97,16 @@ bool restarts_allowed() {
 }
 
 std::string this_job() {
+  const auto environment = Environment::of_this_process();
+  const auto id = environment.get("TORCHELASTIC_RUN_ID").value_or("");
+  // FOLDER/attempt_2/0/error.json, by torchrun and lockstep run.
+  const auto attempt =
+      fs::path(environment.get("TORCHELASTIC_ERROR_FILE").value_or("")).parent_path().parent_path();
+  if (attempt.filename().string().starts_with("attempt_")) {
+    return id + " " + attempt.parent_path().string();
+  }
   const auto launcher = identify(::getppid());
-  return Environment::of_this_process().get("TORCHELASTIC_RUN_ID").value_or("") + " " +
-         std::to_string(launcher.pid) + " " + std::to_string(launcher.start_time);
+  return id + " " + std::to_string(launcher.pid) + " " + std::to_string(launcher.start_time);
 }
 
 std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,

@@ -17,8 +17,9 @@ namespace lockstep::train {
 int restart_count();
 // Whether it would.
 bool restarts_allowed();
-// Tells this job from all others, in each of its attempts: the launcher's id of it, and the
-// launcher's process, since jobs on several nodes have no id of their own.
+// Tells this job from all others, in each of its attempts: the launcher's id of it, and the folder
+// that the launcher made for it alone, which is in the paths of its error files. Where a launcher
+// has none, its process, which must be the parent of this one.
 std::string this_job();
 
 // What --eval-only looks at by --resume: best.pt, or else the newest, of the newest run; or what

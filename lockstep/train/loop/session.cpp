@@ -146,6 +146,7 @@ class Session {
     options.signal = [] { return StopRequest::signal(); };
     if (files) {
       options.keeper = &files->keeper();
+      options.job = restarts_allowed() ? this_job() : "";
     }
     const GpuMonitor monitor(writes() ? device::pci_bus_id(world_.device()) : "");
     if (monitor.why_not().empty()) {

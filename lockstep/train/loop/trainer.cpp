@@ -8,6 +8,7 @@
 #include "lockstep/data/samplers/random_samplers.h"
 #include "lockstep/train/loop/augment.h"
 #include "lockstep/train/loop/interval.h"
+#include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/validate.h"
 
 namespace lockstep::train {
@@ -76,20 +77,6 @@ Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchP
       validation_loader_(validation_loader(config, data, batches, world)),
       epoch_(world.device()),
       interval_(world.device()) {}
-
-Settings settings_in(const checkpoint::Value& args) {
-  Settings settings;
-  if (const auto* dict = args.get_if<checkpoint::Dict>()) {
-    for (const auto& [key, value] : *dict) {
-      const auto* name = key.get_if<std::string>();
-      const auto* text = value.get_if<std::string>();
-      if (name != nullptr && text != nullptr) {
-        settings.emplace_back(*name, *text);
-      }
-    }
-  }
-  return settings;
-}
 
 bool is_at_end(const TrainConfig& config, const Position& position) {
   return position.epoch >= config.epochs || stops_early(config, position);
@@ -301,6 +288,7 @@ void Trainer::save(const SaveOptions& options) {
   checkpoint.std = data_.std;
   checkpoint.input_size = data_.input;
   checkpoint.others.push_back({kScores, to_value(scores)});
+  set_job(checkpoint, options_.job);
   options_.keeper->save(checkpoint, options);
 }
 

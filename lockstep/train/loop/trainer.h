@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/group.h"
@@ -24,6 +25,7 @@ namespace lockstep::train {
 struct TrainerOptions {
   std::vector<Observer*> observers;        // On rank 0; they outlive the trainer.
   CheckpointKeeper* keeper = nullptr;      // On rank 0; none: nothing is saved.
+  std::string job;                         // In checkpoints; empty: not told.
   std::function<int()> signal;             // One that this process was asked to stop by, or 0.
   std::function<GpuUse()> gpu_use;         // On rank 0, where a driver tells.
   std::function<void(std::int64_t)> each;  // After each step of this process, with its number.
@@ -42,9 +44,6 @@ struct Outcome {
 
 // Whether nothing is left to train: all epochs are done, or --early-stop ends the run.
 bool is_at_end(const TrainConfig& config, const Position& position);
-
-// Those of a checkpoint's args; none of another program's.
-Settings settings_in(const checkpoint::Value& args);
 
 // All ranks make it and call its functions together.
 class Trainer {

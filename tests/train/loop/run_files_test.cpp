@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/loop/resume.h"
 #include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
@@ -28,7 +29,9 @@ class RunFilesTest : public testing::Test {
   void TearDown() override { ::unsetenv("TORCHELASTIC_MAX_RESTARTS"); }
   void save(RunFiles& files, bool best = false) {
     files.open_logs(std::nullopt);
-    files.keeper().save({.model = {{"weight", at::ones({2})}}}, {.best = best});
+    Checkpoint checkpoint{.model = {{"weight", at::ones({2})}}};
+    set_job(checkpoint, restarts_allowed() ? this_job() : "");
+    files.keeper().save(checkpoint, {.best = best});
     files.keeper().finish();
   }
 
@@ -104,7 +107,7 @@ TEST_F(RunFilesTest, ARestartedJobWithoutARunLeavesThoseOfOthersAlone) {
   EXPECT_EQ(open("no").folder(), folder_.path + "/data-net-2");
 }
 
-TEST_F(RunFilesTest, ARestartedJobTakesNoOlderCheckpointOfItsRun) {
+TEST_F(RunFilesTest, ARestartedJobTakesNoOtherJobsCheckpointOfItsRun) {
   {
     auto files = open();
     save(files, true);
@@ -114,10 +117,19 @@ TEST_F(RunFilesTest, ARestartedJobTakesNoOlderCheckpointOfItsRun) {
   {
     auto files = open("best");
   }
+  EXPECT_EQ(open("best").checkpoint(), run + "/checkpoints/best.pt");
+  // It tells which job it is of, whatever the dates say.
+  std::filesystem::last_write_time(run + "/checkpoints/last.pt",
+                                   std::filesystem::file_time_type::clock::now());
+  EXPECT_EQ(open("best").checkpoint(), run + "/checkpoints/best.pt");
+  {
+    auto files = open("best");
+    save(files);
+  }
   std::filesystem::last_write_time(
       run + "/checkpoints/last.pt",
       std::filesystem::last_write_time(run + "/job") - std::chrono::seconds(1));
-  EXPECT_EQ(open("best").checkpoint(), run + "/checkpoints/best.pt");
+  EXPECT_EQ(open("best").checkpoint(), run + "/checkpoints");
 }
 
 // The rank died before the job's first attempt took the mark away.
@@ -128,14 +140,25 @@ TEST_F(RunFilesTest, AMarkFromBeforeTheJobIsNotItsEnd) {
     files.finish(true);
   }
   restart();
-  const auto run = folder_.path + "/data-net";
   {
     auto files = open("best");
   }
-  std::filesystem::last_write_time(
-      run + "/checkpoints/last.pt",
-      std::filesystem::last_write_time(run + "/job") - std::chrono::seconds(1));
   EXPECT_FALSE(open("best").is_done());
+}
+
+// A script around the program is another parent in each attempt.
+TEST_F(RunFilesTest, AJobIsKnownByTheFolderOfItsLauncher) {
+  const auto job_in = [](const char* error_file) {
+    ::setenv("TORCHELASTIC_ERROR_FILE", error_file, 1);
+    return this_job();
+  };
+  const auto before = this_job();
+  const auto first = job_in("/tmp/lockstep_a/attempt_0/1/error.json");
+  EXPECT_EQ(job_in("/tmp/lockstep_a/attempt_1/0/error.json"), first);
+  EXPECT_NE(job_in("/tmp/lockstep_b/attempt_0/1/error.json"), first);
+  EXPECT_THAT(first, testing::EndsWith(" /tmp/lockstep_a"));
+  EXPECT_EQ(job_in("/elsewhere/error.json"), before);
+  ::unsetenv("TORCHELASTIC_ERROR_FILE");
 }
 
 TEST_F(RunFilesTest, AFinishedRunThatGoesOnIsNotFinished) {
