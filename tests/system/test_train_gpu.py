@@ -29,7 +29,7 @@ def trained(folder, *flags):
                          ids=lambda more: "-".join(map(str, more)) or "float32")
 def test_recorded_steps_have_the_bits_of_eager_ones(folder, more):
     recorded, out = trained(folder, *more)
-    assert "steps recorded as a CUDA graph" in out
+    assert "steps are recorded as a CUDA graph now" in out
     eager, out = trained(folder, *more, "--no-cuda-graph")
     assert "steps run eagerly" in out
     assert losses(recorded) == losses(eager)
@@ -56,7 +56,7 @@ def test_the_summary_and_the_metrics_tell_how_busy_the_gpu_is(folder):
 
 
 @pytest.mark.parametrize("flags, words", [
-    ([], "TF32 in convolutions, cuDNN's fastest algorithms, steps recorded as a CUDA graph"),
+    ([], "TF32 in convolutions, cuDNN's fastest algorithms, steps to be recorded as a CUDA graph"),
     (["--tf32", "off", "--no-cudnn-benchmark", "--no-cuda-graph"],
      "float32 without TF32, cuDNN's default algorithms, steps run eagerly (--no-cuda-graph)"),
     (["--tf32", "on", "--deterministic", "--grad-accum", 2],

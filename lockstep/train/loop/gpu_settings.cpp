@@ -21,6 +21,21 @@ void apply_gpu_settings(const TrainConfig& config) {
   }
 }
 
+bool records_steps(const TrainConfig& config, const BatchPlan& batches, const at::Device& device) {
+  return device.is_cuda() && config.cuda_graph && batches.accumulation == 1;
+}
+
+RecordingNews::News RecordingNews::after_step(bool is_recorded, const std::string& why_eager) {
+  if (!is_open_ || (!is_recorded && why_eager.empty())) {
+    return {};
+  }
+  is_open_ = false;
+  return is_recorded ? News{"steps are recorded as a CUDA graph now"}
+                     : News{"steps run eagerly, since they cannot be recorded as a CUDA graph: " +
+                                why_eager,
+                            true};
+}
+
 std::string describe_gpu(const TrainConfig& config, const BatchPlan& batches, const Group& world) {
   if (!world.device().is_cuda()) {
     return "";
@@ -33,7 +48,7 @@ std::string describe_gpu(const TrainConfig& config, const BatchPlan& batches, co
                                                           : "cuDNN's default algorithms";
   const std::string steps = !config.cuda_graph         ? "steps run eagerly (--no-cuda-graph)"
                             : batches.accumulation > 1 ? "steps run eagerly (--grad-accum)"
-                                                       : "steps recorded as a CUDA graph";
+                                                       : "steps to be recorded as a CUDA graph";
   const auto name = device::gpu_name(world.device());
   return (name.empty() ? "GPU" : name) + ": " + tf32 + ", " + algorithms + ", " + steps;
 }

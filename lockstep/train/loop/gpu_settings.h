@@ -15,4 +15,25 @@ void apply_gpu_settings(const TrainConfig& config);
 // One line for the screen: "NVIDIA H200: TF32 in convolutions, ..."; empty on the CPU.
 std::string describe_gpu(const TrainConfig& config, const BatchPlan& batches, const Group& world);
 
+// What became of the recording that describe_gpu() announces, in words, once: whether a step can be
+// recorded shows when it is tried.
+class RecordingNews {
+ public:
+  // `is_tried`: steps are to be recorded.
+  explicit RecordingNews(bool is_tried) : is_open_(is_tried) {}
+
+  struct News {
+    std::string text;  // Empty: there are none.
+    bool is_warning = false;
+  };
+  // After a step. `why_eager` as GraphedStep tells it.
+  News after_step(bool is_recorded, const std::string& why_eager);
+
+ private:
+  bool is_open_;
+};
+
+// Whether steps on this device are to be recorded.
+bool records_steps(const TrainConfig& config, const BatchPlan& batches, const at::Device& device);
+
 }  // namespace lockstep::train

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/group.h"
@@ -66,6 +67,10 @@ class Learner {
   // the head for other classes, is left out. Returns the names that were not set. Throws UsageError
   // if none fits.
   std::vector<std::string> load_weights(const Checkpoint& checkpoint);
+
+  // What became of the recording of step(), as GraphedStep tells it; before the first one neither.
+  [[nodiscard]] bool is_recorded() const { return recorded_ && recorded_->is_recorded(); }
+  [[nodiscard]] std::string why_eager() const { return recorded_ ? recorded_->why_eager() : ""; }
 
   [[nodiscard]] double lr() const { return optimizer_->lr(); }
   [[nodiscard]] torch::nn::Module& module() const { return *network_; }

@@ -76,6 +76,14 @@ class Session {
     }
   }
 
+  void tell(const RecordingNews::News& news) {
+    if (news.is_warning) {
+      console_.on_warning(news.text);
+    } else if (!news.text.empty()) {
+      console_.say(news.text);
+    }
+  }
+
   [[nodiscard]] std::string description() const {
     const auto number = [](std::int64_t value) { return std::to_string(value); };
     const auto gpu = describe_gpu(config_, batches_, world_);
@@ -153,7 +161,11 @@ class Session {
       options.gpu_use = [&] { return monitor.read(); };
     }
     Profile profile(config_.profile && writes(), files ? files->folder() : ".");
-    options.each = [&](std::int64_t) { profile.on_step(); };
+    RecordingNews recording(writes() && records_steps(config_, batches_, world_.device()));
+    options.each = [&](std::int64_t) {
+      profile.on_step();
+      tell(recording.after_step(learner_->is_recorded(), learner_->why_eager()));
+    };
     if (writes()) {
       options.observers.push_back(&console_);
     }

@@ -44,5 +44,31 @@ TEST_F(GpuSettings, OnTheCpuThereIsNothingToSay) {
   EXPECT_EQ(describe_gpu({}, {}, init_process_group()), "");
 }
 
+TEST(RecordingNews, ComeWhenTheFirstRecordingWorkedOrFailed) {
+  RecordingNews works(true);
+  EXPECT_EQ(works.after_step(false, "").text, "");
+  const auto recorded = works.after_step(true, "");
+  EXPECT_THAT(recorded.text, testing::HasSubstr("are recorded as a CUDA graph"));
+  EXPECT_FALSE(recorded.is_warning);
+  EXPECT_EQ(works.after_step(true, "").text, "");
+
+  RecordingNews fails(true);
+  const auto eager = fails.after_step(false, "it waits for the GPU");
+  EXPECT_THAT(eager.text, testing::AllOf(testing::HasSubstr("run eagerly"),
+                                         testing::HasSubstr("it waits for the GPU")));
+  EXPECT_TRUE(eager.is_warning);
+  EXPECT_EQ(fails.after_step(false, "it waits for the GPU").text, "");
+
+  EXPECT_EQ(RecordingNews(false).after_step(false, "the step runs on 'cpu'").text, "");
+}
+
+TEST(RecordsSteps, OnAGpuUnlessAFlagForbidsIt) {
+  const at::Device gpu("cuda:0");
+  EXPECT_TRUE(records_steps({}, {.accumulation = 1}, gpu));
+  EXPECT_FALSE(records_steps({}, {.accumulation = 1}, at::kCPU));
+  EXPECT_FALSE(records_steps({.cuda_graph = false}, {.accumulation = 1}, gpu));
+  EXPECT_FALSE(records_steps({}, {.accumulation = 2}, gpu));
+}
+
 }  // namespace
 }  // namespace lockstep::train
