@@ -89,7 +89,7 @@ int run_main(int argc, char** argv) {
     return 0;
   }
   if (command == "run") {
-    return launch::run({argv + 2, argv + argc}, folder);
+    return launch::run({argv + 2, argv + argc}, {.folder = folder});
   }
   if (command == "train") {
     keep_freed_memory_of_mimalloc();

@@ -53,8 +53,7 @@ void show_nodes(const NodeOptions& nodes) {
 
 }  // namespace
 
-int run(const std::vector<std::string>& arguments, const std::string& folder,
-        const std::string& store_program) {
+int run(const std::vector<std::string>& arguments, const RunSetup& setup) {
   Context context;
   context.environment = Environment::of_this_process();
   context.machine = this_machine(context.environment);
@@ -64,8 +63,11 @@ int run(const std::vector<std::string>& arguments, const std::string& folder,
     return 0;
   }
   context.program = find_program(context.options, context.environment);
-  const std::string store = store_program.empty() ? folder + "/lockstep-store" : store_program;
+  const std::string store =
+      setup.store_program.empty() ? setup.folder + "/lockstep-store" : setup.store_program;
   context.store_program = ::access(store.c_str(), X_OK) == 0 ? store : "";
+  context.options.logs.named_by_worker =
+      setup.worker_names_logs && context.options.logs.folder.empty();
   allow_descriptors_for(context.options.workers);
   const Signals signals(context.options.signals);
   context.signals = &signals;

@@ -6,10 +6,13 @@
 
 namespace lockstep::launch {
 
-// `folder` is where this program and its siblings are. Throws UsageError before anything is
-// started; later errors are printed and become the exit code.
-// `store_program` serves the store; empty: lockstep-store, if the folder has it.
-int run(const std::vector<std::string>& arguments, const std::string& folder,
-        const std::string& store_program = "");
+struct RunSetup {
+  std::string folder;              // Where this program and its siblings are.
+  std::string store_program = {};  // Serves the store; empty: lockstep-store, if the folder has it.
+  bool worker_names_logs = false;  // LogOptions::named_by_worker, unless --log-dir is given.
+};
+
+// Throws UsageError before anything is started; later errors are printed and become the exit code.
+int run(const std::vector<std::string>& arguments, const RunSetup& setup);
 
 }  // namespace lockstep::launch

@@ -46,7 +46,8 @@ int run(int argc, char** argv, const Networks& networks) {
     launch->push_back(program);
     launch->insert(launch->end(), argv + 1, argv + argc);
     keep_freed_memory_of_mimalloc();
-    return launch::run(*launch, std::filesystem::path(program).parent_path().string(), program);
+    return launch::run(*launch, {.folder = std::filesystem::path(program).parent_path().string(),
+                                 .store_program = program});
   }
   line.train.started_by = to_toml(line.job);
   return train(line.train, init_process_group(init_options(line.job)), networks);

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::launch {
 namespace {
 
@@ -42,6 +44,9 @@ bool Capture::read_some() {
 }
 
 void Capture::finish() {
+  if (target_.find_file) {
+    open_found_file();
+  }
   if (!line_.empty() && target_.console != nullptr) {
     target_.console->write(target_.prefix + line_ + "\n");
   }
@@ -53,16 +58,43 @@ void Capture::take(std::string_view bytes) {
   if (tail_.size() > 2 * kTail) {
     tail_.erase(0, tail_.size() - kTail);
   }
-  if (file_ && !write_all(file_.get(), bytes)) {
-    const std::string why = std::generic_category().message(errno);
-    file_.reset();
-    if (target_.complaints != nullptr) {
-      target_.complaints->say("lockstep run: the log '" + target_.file + "' ends here: " + why +
-                              "\n");
-    }
+  if (target_.find_file) {
+    open_found_file();
+  } else {
+    keep(bytes);
   }
   if (target_.console != nullptr) {
     show(bytes);
+  }
+}
+
+// What came before is in the tail, or its end is.
+void Capture::open_found_file() {
+  try {
+    const auto path = target_.find_file();
+    if (path.empty()) {
+      return;
+    }
+    file_ = create_log_file(path);
+    target_.file = path;
+  } catch (const IoError& error) {
+    complain(error.what());
+  }
+  target_.find_file = nullptr;
+  keep(tail_);
+}
+
+void Capture::keep(std::string_view bytes) {
+  if (file_ && !write_all(file_.get(), bytes)) {
+    const std::string why = std::generic_category().message(errno);
+    file_.reset();
+    complain("the log '" + target_.file + "' ends here: " + why);
+  }
+}
+
+void Capture::complain(const std::string& why) const {
+  if (target_.complaints != nullptr) {
+    target_.complaints->say("lockstep run: " + why + "\n");
   }
 }
 

@@ -2,6 +2,7 @@
 // and to the console.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "lockstep/base/fd.h"
@@ -15,6 +16,9 @@ struct CaptureTarget {
   std::string prefix;          // Put before each line on the console; lines then stay whole.
   Console* complaints =
       nullptr;  // Where it is said that the file cannot be written; null: nowhere.
+  // In the place of `file`, if that is known only later: makes its folder and tells its path;
+  // empty: not yet. It may throw IoError.
+  std::function<std::string()> find_file = {};
 };
 
 class Capture {
@@ -24,7 +28,7 @@ class Capture {
 
   // Reads what is there. Returns false at the end, when all writers have closed the pipe.
   bool read_some();
-  // Passes on a last line without a line end.
+  // Passes on a last line without a line end. What was silent has an empty file.
   void finish();
 
   void close() { pipe_.reset(); }
@@ -33,9 +37,14 @@ class Capture {
   [[nodiscard]] int fd() const { return pipe_.get(); }
   // At least the last 64 KiB, or all if less was written.
   [[nodiscard]] const std::string& tail() const { return tail_; }
+  // Its log file; empty if there is none, or none yet.
+  [[nodiscard]] const std::string& file() const { return target_.file; }
 
  private:
   void take(std::string_view bytes);
+  void open_found_file();
+  void keep(std::string_view bytes);
+  void complain(const std::string& why) const;
   void show(std::string_view bytes);
 
   UniqueFd pipe_;

@@ -129,6 +129,8 @@ RunFolder choose_run_folder(const RunOptions& options, const Environment& enviro
   return {base.string() + "/lockstep_" + random_suffix(), !options.logs.redirects.any()};
 }
 
+std::string log_link(const RunFolder& folder) { return folder.path + "/log"; }
+
 WorkerRoutes routes_of(const LogOptions& logs, int local_rank) {
   const Streams redirects = logs.redirects.of(local_rank);
   const Streams tee = logs.tee.of(local_rank);
@@ -136,6 +138,10 @@ WorkerRoutes routes_of(const LogOptions& logs, int local_rank) {
   WorkerRoutes routes;
   routes.out = route(has_out(redirects), has_out(tee), keep_all);
   routes.err = route(has_err(redirects), has_err(tee), keep_all);
+  if (logs.named_by_worker) {
+    routes.out.late = !routes.out.file && local_rank != 0;
+    routes.err.late = !routes.err.file;
+  }
   if (!is_shown(logs, local_rank)) {
     routes.out.console = routes.err.console = false;
   }
@@ -148,6 +154,18 @@ WorkerFiles make_worker_folder(const RunFolder& folder, int attempt, int local_r
   make_private_folder(attempt_folder);
   make_private_folder(path);
   return {path + "/stdout.log", path + "/stderr.log", path + "/error.json"};
+}
+
+std::string linked_file(const RunFolder& folder, int attempt, int local_rank,
+                        std::string WorkerFiles::* stream) {
+  std::error_code error;
+  const auto kept = std::filesystem::read_symlink(log_link(folder), error);
+  if (error) {
+    return "";
+  }
+  const RunFolder there{(kept / std::filesystem::path(folder.path).filename()).string()};
+  make_private_folder(there.path);
+  return make_worker_folder(there, attempt, local_rank).*stream;
 }
 
 std::string expand_prefix(const std::string& text, const PrefixNames& names) {

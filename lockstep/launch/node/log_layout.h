@@ -31,14 +31,21 @@ struct RunFolder {
 // used.
 RunFolder choose_run_folder(const RunOptions& options, const Environment& environment);
 
+// The variable by which a worker learns log_link().
+inline constexpr const char* kLogLink = "LOCKSTEP_LOG_LINK";
+
+// For a program that chooses its folder only when it runs: it makes a symbolic link of this name to
+// a folder in which logs are to be kept. Until then the launcher keeps their ends in memory.
+std::string log_link(const RunFolder& folder);
 // What happens to one stream of one worker.
 struct StreamRoute {
   bool file = false;     // Written to its log file.
+  bool late = false;     // Written to its linked_file(), once there is one.
   bool console = false;  // Shown by the launcher.
   bool prefixed = false;
 
   // The worker may use the launcher's own stream, because nobody needs to see the bytes.
-  [[nodiscard]] bool direct() const { return console && !file && !prefixed; }
+  [[nodiscard]] bool direct() const { return console && !file && !late && !prefixed; }
   // The worker writes to the log file itself, so a slow disk holds up nobody else.
   [[nodiscard]] bool straight_to_file() const { return file && !console; }
 };
@@ -52,6 +59,8 @@ struct WorkerRoutes {
   }
 };
 
+// If a worker names the folder of logs, local rank 0 keeps the console's stdout for itself, because
+// it may be a terminal with a progress line.
 WorkerRoutes routes_of(const LogOptions& logs, int local_rank);
 
 struct WorkerFiles {
@@ -62,6 +71,11 @@ struct WorkerFiles {
 
 // Makes the folder of one worker and says what its files are called. Throws IoError.
 WorkerFiles make_worker_folder(const RunFolder& folder, int attempt, int local_rank);
+
+// The file of one stream of one worker where log_link() leads, below the same names as here. Makes
+// its folders. Empty while there is no link. Throws IoError.
+std::string linked_file(const RunFolder& folder, int attempt, int local_rank,
+                        std::string WorkerFiles::* stream);
 
 struct PrefixNames {
   std::string role;

@@ -49,6 +49,7 @@ StreamEnd open_stream(const StreamRoute& route, CaptureTarget target, bool keep_
   } else {
     Pipe pipe = make_pipe();
     target.file = route.file ? target.file : "";
+    target.find_file = route.late ? target.find_file : nullptr;
     target.console = route.console ? target.console : nullptr;
     target.prefix = route.prefixed ? target.prefix : "";
     capture.emplace(std::move(pipe.read_end), std::move(target));
@@ -110,12 +111,19 @@ void WorkerGroup::start_worker(Worker& worker) {
   const std::string prefix =
       expand_prefix(options.logs.prefix_template,
                     {options.role, worker.rank, worker.local_rank, options.nodes.name});
-  const StreamEnd out =
-      open_stream(worker.routes.out, {worker.files.out, &consoles_.out, prefix, &consoles_.err},
-                  /*keep_tail=*/false, worker.out);
-  const StreamEnd err =
-      open_stream(worker.routes.err, {worker.files.err, &consoles_.err, prefix, &consoles_.err},
-                  /*keep_tail=*/true, worker.err);
+  const auto linked = [&, attempt = start_.plan.attempt, rank = worker.local_rank](auto stream) {
+    return [&folder = context_.folder, attempt, rank, stream] {
+      return linked_file(folder, attempt, rank, stream);
+    };
+  };
+  const StreamEnd out = open_stream(
+      worker.routes.out,
+      {worker.files.out, &consoles_.out, prefix, &consoles_.err, linked(&WorkerFiles::out)},
+      /*keep_tail=*/false, worker.out);
+  const StreamEnd err = open_stream(
+      worker.routes.err,
+      {worker.files.err, &consoles_.err, prefix, &consoles_.err, linked(&WorkerFiles::err)},
+      /*keep_tail=*/true, worker.err);
   ChildSpec spec;
   spec.path = context_.program.path;
   spec.arguments = context_.program.arguments;
@@ -138,6 +146,10 @@ Environment WorkerGroup::environment_of(const Worker& worker) const {
   add(default_environment(context_.environment, context_.machine.cores, options.workers));
   add(worker_environment(start_.plan, start_.node_rank, worker.local_rank));
   environment.set("TORCHELASTIC_ERROR_FILE", worker.files.error);
+  // That of a launcher around this one is not for our workers.
+  if (options.logs.named_by_worker || environment.has(kLogLink)) {
+    environment.set(kLogLink, options.logs.named_by_worker ? log_link(context_.folder) : "");
+  }
   environment.set("TORCHELASTIC_SIGNALS_TO_HANDLE", options.signal_names);
   // Else Python's Gloo listens wherever this machine's own name happens to lead. Several nodes that
   // seem to meet on loopback know their master by a name that only its own hosts file maps there.
@@ -272,6 +284,9 @@ std::vector<Failure> WorkerGroup::failures() const {
   for (auto& failure : complete) {
     const Worker& worker = workers_[static_cast<std::size_t>(failure.local_rank)];
     failure.stderr_tail = stderr_tail(worker);
+    if (worker.routes.err.late) {
+      failure.log_path = worker.err->file();
+    }
     if (const auto full = full_log_of(worker); !full.empty()) {
       failure.message.append(failure.message.empty() ? "" : "\n").append(full);
     }

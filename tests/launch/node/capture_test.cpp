@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
@@ -73,6 +76,49 @@ TEST_F(CaptureTest, AFullDiskIsSaidOnce) {
   EXPECT_THAT(consoles_.err(),
               HasSubstr("the log '/dev/full' ends here: No space left on device\n"));
   EXPECT_EQ(consoles_.out(), "line\nline\nline\n");
+}
+
+TEST_F(CaptureTest, AFileThatIsFoundLaterHasWhatCameBefore) {
+  Pipe pipe = make_pipe();
+  std::string found;
+  Capture capture(std::move(pipe.read_end),
+                  {"", &consoles_.get().out, "", &consoles_.get().err, [&] { return found; }});
+  const auto write = [&](const std::string& text) {
+    write_all(pipe.write_end.get(), text);
+    capture.read_some();
+  };
+  write("a\n");
+  EXPECT_EQ(capture.file(), "");
+  found = folder_.file("late");
+  write("b\n");
+  found = "";
+  write("c\n");
+  EXPECT_EQ(capture.file(), folder_.file("late"));
+  EXPECT_EQ(folder_.read("late"), "a\nb\nc\n");
+  EXPECT_EQ(consoles_.out(), "a\nb\nc\n");
+}
+
+TEST_F(CaptureTest, WhatWasSilentHasAnEmptyFile) {
+  Pipe pipe = make_pipe();
+  Capture capture(std::move(pipe.read_end),
+                  {"", nullptr, "", nullptr, [&] { return folder_.file("late"); }});
+  capture.finish();
+  EXPECT_TRUE(std::filesystem::exists(folder_.file("late")));
+}
+
+TEST_F(CaptureTest, AFileThatCannotBeMadeIsSaidOnceAndCostsNoOutput) {
+  Pipe pipe = make_pipe();
+  Capture capture(std::move(pipe.read_end), {"", &consoles_.get().out, "", &consoles_.get().err,
+                                             [] { return "/proc/nothing/log"; }});
+  for (int i = 0; i < 2; ++i) {
+    write_all(pipe.write_end.get(), "line\n");
+    capture.read_some();
+  }
+  EXPECT_EQ(capture.file(), "");
+  EXPECT_EQ(consoles_.out(), "line\nline\n");
+  const auto text = consoles_.err();
+  EXPECT_THAT(text, ::testing::StartsWith("lockstep run: making the log file '/proc/nothing/log'"));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
 }
 
 TEST(LogFile, IsPrivateAndFollowsNoLink) {

@@ -87,6 +87,18 @@ TEST(WorkerFolder, HasTorchrunsLayoutAndIsPrivate) {
   EXPECT_EQ(mode_of(folder.file("attempt_2/7")), 0700U);
 }
 
+TEST(LinkedFile, IsBelowTheRunsNameWhereTheLinkLeads) {
+  const test::TemporaryFolder folder;
+  const RunFolder run{folder.file("lockstep_a")};
+  run.make();
+  EXPECT_EQ(linked_file(run, 0, 1, &WorkerFiles::err), "");
+  std::filesystem::create_directory(folder.file("log"));
+  std::filesystem::create_symlink(folder.file("log"), log_link(run));
+  EXPECT_EQ(linked_file(run, 0, 1, &WorkerFiles::err),
+            folder.file("log/lockstep_a/attempt_0/1/stderr.log"));
+  EXPECT_EQ(mode_of(folder.file("log/lockstep_a/attempt_0/1")), 0700U);
+}
+
 TEST(Routes, DefaultGoesStraightToTheConsole) {
   EXPECT_TRUE(routes_of(logs("", "0", "0"), 0).out.direct());
 }
@@ -95,6 +107,14 @@ TEST(Routes, LogDirAloneKeepsAndShows) {
   const auto routes = routes_of(logs("d", "0", "0"), 0);
   EXPECT_TRUE(routes.out.file && routes.out.console && !routes.out.prefixed);
   EXPECT_TRUE(routes.err.file && routes.err.console && !routes.err.prefixed);
+}
+
+TEST(Routes, LogsThatAWorkerNamesLeaveTheFirstOnesStdoutAlone) {
+  LogOptions options = logs("", "0", "0");
+  options.named_by_worker = true;
+  EXPECT_TRUE(routes_of(options, 0).out.direct()) << "it may be a terminal";
+  EXPECT_TRUE(routes_of(options, 0).err.late && routes_of(options, 0).err.console);
+  EXPECT_TRUE(routes_of(options, 1).out.late && routes_of(options, 1).out.console);
 }
 
 TEST(Routes, RedirectHidesAndTeeShowsWithPrefix) {
