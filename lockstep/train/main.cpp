@@ -47,7 +47,8 @@ int run(int argc, char** argv, const Networks& networks) {
     launch->insert(launch->end(), argv + 1, argv + argc);
     keep_freed_memory_of_mimalloc();
     return launch::run(*launch, {.folder = std::filesystem::path(program).parent_path().string(),
-                                 .store_program = program});
+                                 .store_program = program,
+                                 .worker_names_logs = true});
   }
   line.train.started_by = to_toml(line.job);
   return train(line.train, init_process_group(init_options(line.job)), networks);

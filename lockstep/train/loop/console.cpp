@@ -20,12 +20,23 @@ std::string fixed(double number, int digits) {
 
 }  // namespace
 
-Console::Console(int fd, int epochs, const BatchPlan& batches, std::string unit)
-    : writer_(fd), batches_(batches), unit_(std::move(unit)) {
+Console::Console(int fd, int epochs, const BatchPlan& batches, std::string unit, OutputLog* copy)
+    : writer_(fd), copy_(copy), batches_(batches), unit_(std::move(unit)) {
   progress_.phase = "epoch";
   progress_.epochs = epochs;
   progress_.steps = batches.steps_per_epoch;
   progress_.unit = unit_ == "images" ? "img" : unit_;
+}
+
+void Console::keep(const std::string& line) {
+  if (copy_ != nullptr) {
+    copy_->write(line + "\n");
+  }
+}
+
+void Console::say(const std::string& text) {
+  writer_.say(text);
+  keep(text);
 }
 
 void Console::show(const Position& position) {
@@ -57,8 +68,9 @@ void Console::on_interval(const Interval& interval) {
   progress_.gpu = interval.gpu;
   progress_.memory_bytes = resident_bytes();
   show(interval.position);
+  keep(plain_line(progress_));
   if (!interval.slow_rank.empty()) {
-    writer_.say(interval.slow_rank);
+    say(interval.slow_rank);
   }
 }
 
@@ -79,7 +91,8 @@ void Console::on_epoch(const Epoch& epoch) {
     parts.push_back({"best", {}, 2});
   }
   const int width = writer_.is_terminal() ? writer_.line_width() : kAnyWidth;
-  writer_.say(fitted_line(std::move(parts), width, ", "));
+  writer_.say(fitted_line(parts, width, ", "));
+  keep(fitted_line(std::move(parts), kAnyWidth, ", "));
 }
 
 std::vector<std::string> Console::warnings() const {
@@ -92,7 +105,7 @@ std::vector<std::string> Console::warnings() const {
 
 void Console::on_warning(const std::string& warning) {
   ++warnings_[warning];
-  writer_.say("WARNING: " + warning);
+  say("WARNING: " + warning);
 }
 
 }  // namespace lockstep::train

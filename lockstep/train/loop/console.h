@@ -8,16 +8,19 @@
 
 #include "lockstep/train/loop/batch_plan.h"
 #include "lockstep/train/loop/observer.h"
+#include "lockstep/train/run/output_log.h"
 #include "lockstep/train/run/progress_writer.h"
 
 namespace lockstep::train {
 
 class Console : public Observer {
  public:
-  // Writes to `fd`, which stays open. `unit` is what a sample is called: "images".
-  Console(int fd, int epochs, const BatchPlan& batches, std::string unit);
+  // Writes to `fd`, which stays open. `unit` is what a sample is called: "images". `copy` gets what
+  // would be written if `fd` were no terminal; it outlives this.
+  Console(int fd, int epochs, const BatchPlan& batches, std::string unit,
+          OutputLog* copy = nullptr);
 
-  void say(const std::string& text) { writer_.say(text); }
+  void say(const std::string& text);
   void finish() { writer_.finish(); }
 
   void on_step(const Position& position) override;
@@ -33,7 +36,10 @@ class Console : public Observer {
 
   void show(const Position& position);
 
+  void keep(const std::string& line);
+
   ProgressWriter writer_;
+  OutputLog* copy_;
   BatchPlan batches_;
   std::string unit_;
   Progress progress_;

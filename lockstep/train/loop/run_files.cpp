@@ -11,6 +11,7 @@
 #include "lockstep/base/process_state.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/train/loop/rank_logs.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/trainer.h"
 
@@ -146,6 +147,7 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
     checkpoint_ = folder_.path() + "/checkpoints";
   }
   claim();
+  keep_rank_logs();
   keeper_ = std::make_unique<CheckpointKeeper>(folder_.path() + "/checkpoints", on_warning_);
   if (!folder_.can_write()) {
     on_warning_(folder_.why_not() + "; training goes on without files");
@@ -159,6 +161,17 @@ void RunFiles::claim() {
     }
   } catch (const IoError& error) {
     on_warning_(error.what());
+  }
+}
+
+void RunFiles::keep_rank_logs() {
+  const auto environment = Environment::of_this_process();
+  try {
+    if (launcher_keeps_logs(environment) && folder_.can_write()) {
+      stdout_log_ = keep_rank_logs_in(folder_.make_subfolder("log"), environment);
+    }
+  } catch (const IoError& error) {
+    on_warning_(std::string("the output of ranks is not kept: ") + error.what());
   }
 }
 
@@ -198,6 +211,9 @@ std::vector<std::string> RunFiles::files() const {
     if (is_there(folder_.path() + "/" + name)) {
       files.push_back(folder_.path() + "/" + name);
     }
+  }
+  if (!stdout_log_.empty() && is_there(folder_.path() + "/log")) {
+    files.push_back(folder_.path() + "/log");
   }
   if (log_) {
     std::ranges::copy_if(log_->files(), std::back_inserter(files), is_there);

@@ -55,15 +55,19 @@ class RunFiles {
 
   [[nodiscard]] const std::string& folder() const { return folder_.path(); }
   [[nodiscard]] std::vector<std::string> files() const;
+  // For what this rank prints on stdout; empty if no launcher keeps logs of ranks.
+  [[nodiscard]] const std::string& stdout_log() const { return stdout_log_; }
 
  private:
   void claim();
+  void keep_rank_logs();
 
   const TrainConfig& config_;
   OnWarning on_warning_;
   std::string checkpoint_;  // Set while the folder is chosen.
   bool is_done_ = false;    // Too.
   RunFolder folder_;
+  std::string stdout_log_;
   std::unique_ptr<CheckpointKeeper> keeper_;
   std::unique_ptr<RunLog> log_;
 };

@@ -47,7 +47,7 @@ class Session {
         model_(model_for(config_, source_)),
         batches_(plan_batches(config_, source_.train->size(), world.size())),
         console_(config.json ? STDERR_FILENO : STDOUT_FILENO, config_.epochs, batches_,
-                 source_.is_table() ? "rows" : "images") {
+                 source_.is_table() ? "rows" : "images", config.json ? nullptr : &output_) {
     config_.model = model_;
     if (config_.data.empty()) {
       config_.data = source_.name;
@@ -143,6 +143,11 @@ class Session {
                     [&](const std::string& warning) { console_.on_warning(warning); });
       return files->checkpoint();
     });
+    if (files && !files->stdout_log().empty()) {
+      output_.open(files->stdout_log(), [&](const auto& text) { console_.on_warning(text); });
+    } else {
+      output_.close();
+    }
     if (restarted > 0 && is_done(files)) {
       return 0;
     }
@@ -228,7 +233,7 @@ class Session {
         facts.restarts = extras.cost->restarts();
         facts.restart_seconds = extras.cost->seconds();
       }
-      print(config_.json ? summary_json(facts) : summary_text(facts));
+      print_end(config_.json ? summary_json(facts) : summary_text(facts));
     }
     world_.barrier();  // Nobody leaves before the checkpoint is written.
     return StopRequest::exit_code(outcome.stopped_by);
@@ -238,6 +243,10 @@ class Session {
   static bool print(const std::string& text) {
     const NoSigpipe no_sigpipe;
     return write_all(STDOUT_FILENO, text);
+  }
+  void print_end(const std::string& text) {
+    print(text);
+    output_.write(text);
   }
   static void require_printed(const std::string& text) {
     if (!print(text)) {
@@ -251,6 +260,7 @@ class Session {
   DataSource source_;
   std::string model_;
   BatchPlan batches_;
+  OutputLog output_;  // Rank 0's stdout, for the run's folder.
   Console console_;
   std::unique_ptr<Learner> learner_;
 };

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "lockstep/base/fd.h"
+#include "tests/support/temporary_folder.h"
 #include "tests/support/terminal.h"
 
 namespace lockstep::train {
@@ -39,6 +40,23 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
+}
+
+TEST(Console, ACopyHasPlainLinesWhateverTheTerminalShows) {
+  const test::TemporaryFolder folder;
+  const test::Terminal terminal(40);
+  OutputLog copy;
+  Console console(terminal.fd(), 3, BatchPlan{.steps_per_epoch = 10}, "images", &copy);
+  console.say("three ranks");
+  copy.open(folder.file("log"), [](const std::string& text) { FAIL() << text; });
+  console.on_interval({.position = {.step_in_epoch = 5, .step = 5}, .train = {.loss = 1.25}});
+  console.on_epoch({.train = {.loss = 1.5}, .validation = {.top1 = 87.5}});
+  console.on_warning("the disk is full");
+  const auto text = folder.read("log");
+  EXPECT_THAT(text, testing::StartsWith("three ranks\nepoch 1/3  5/10  "));
+  EXPECT_THAT(text, testing::HasSubstr("\nepoch 1 of 3: loss 1.5000, accuracy 87.50 %, top-5 "));
+  EXPECT_THAT(text, testing::EndsWith("\nWARNING: the disk is full\n"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
 TEST(Console, TheLineOfAnEpochFitsTheTerminal) {
