@@ -148,10 +148,10 @@ class Session {
     } else {
       output_.close();
     }
-    if (restarted > 0 && is_done(files)) {
-      return 0;
-    }
     const auto loaded = load_on_all_ranks(world_, start);
+    if (restarted > 0 && is_done(files)) {
+      return finish_again(loaded.value(), files, restarted);
+    }
     if (!loaded) {
       load_initial_weights();
     }
@@ -211,6 +211,22 @@ class Session {
       say("the run '" + run + "' was finished before a rank died: nothing is left to train");
     }
     return !run.empty();
+  }
+
+  // The process that died may have printed nothing: --json promises one object.
+  int finish_again(const LoadedCheckpoint& loaded, const std::optional<RunFiles>& files,
+                   int restarted) {
+    if (writes() && config_.json) {
+      Outcome outcome;
+      outcome.position = position_from(loaded.checkpoint.metrics);
+      outcome.early = outcome.position.epoch < config_.epochs;
+      const RestartCost cost(files->folder() + "/restarts", restarted);
+      SummaryFacts facts{config_, outcome, world_.size(), files->files(), console_.warnings()};
+      facts.restarts = cost.restarts();
+      facts.restart_seconds = cost.seconds();
+      print_end(summary_json(facts));
+    }
+    return 0;
   }
 
   struct Extras {

@@ -60,5 +60,23 @@ TEST(Train, EvalOnlyOfInitWeightsRefusesSamplesThatWereLearned) {
   (void)testing::internal::GetCapturedStdout();
 }
 
+TEST(Train, ARestartThatFindsAllDonePrintsTheSummaryForPrograms) {
+  const toys::Folder folder;
+  auto config = table_in(folder);
+  config.epochs = 2;
+  config.json = true;
+  ::setenv("TORCHELASTIC_MAX_RESTARTS", "2", 1);
+  (void)printed_by(config);
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
+  const auto text = printed_by(config);
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  ::unsetenv("TORCHELASTIC_MAX_RESTARTS");
+  EXPECT_THAT(text, testing::StartsWith("{\"state\": \"finished\", \"exit_code\": 0"));
+  EXPECT_THAT(text, testing::HasSubstr("\"epochs\": 2, \"steps\": 36, \"best_top1\": "));
+  EXPECT_THAT(text, testing::HasSubstr("\"restarts\": 1"));
+  EXPECT_THAT(text, testing::HasSubstr("points-own/checkpoints/last.pt"));
+  EXPECT_FALSE(std::filesystem::exists(folder.path + "/runs/points-own-2"));
+}
+
 }  // namespace
 }  // namespace lockstep::train
