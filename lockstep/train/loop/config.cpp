@@ -85,6 +85,7 @@ void require_sensible_optimizer(const TrainConfig& config) {
   require_one_of("--opt", config.opt, {"sgd", "nesterov", "adam", "adamw"});
   require_one_of("--sched", config.sched, {"cosine", "step", "multistep", "constant"});
   require_one_of("--clip-mode", config.clip_mode, {"norm", "value"});
+  require_one_of("--nonfinite", config.nonfinite, {"abort", "skip", "ignore"});
   require_one_of("--tf32", config.tf32, {"off", "conv", "on"});
   require_at_least("--lr", config.lr, 0);
   require_at_least("--lr-base", config.lr_base, 0);

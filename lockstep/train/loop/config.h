@@ -39,6 +39,7 @@ struct TrainConfig {
   double decay_rate = 0.1;                     // For step and multistep.
   double clip_grad = 0;                        // 0: gradients are not clipped.
   std::string clip_mode = "norm";              // norm, value.
+  std::string nonfinite = "abort";             // abort, skip, ignore: gradients that are NaN.
   double smoothing = 0;                        // Label smoothing.
   double mixup = 0;                            // Alpha; 0: off.
   double cutmix = 0;                           // Alpha; 0: off.

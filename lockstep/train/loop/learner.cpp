@@ -10,6 +10,7 @@
 #include "lockstep/train/checkpoint/scheduler_value.h"
 #include "lockstep/train/checkpoint/tensor_value.h"
 #include "lockstep/train/loop/copied.h"
+#include "lockstep/train/loop/nonfinite.h"
 #include "lockstep/train/loop/recipe.h"
 
 namespace lockstep::train {
@@ -46,6 +47,11 @@ Learner::Learner(const TrainConfig& config, const BatchPlan& batches,
   DistributedDataParallelOptions options;
   options.find_unused_parameters = config.find_unused_parameters;
   ddp_.emplace(network_, group_, options);
+  if (checks_gradients(config, device_)) {
+    check_.emplace(*ddp_, amp::GradientCheckOptions{.policy = config.nonfinite == "skip"
+                                                                  ? amp::NonFinitePolicy::kSkip
+                                                                  : amp::NonFinitePolicy::kAbort});
+  }
   optimizer_ = make_optimizer(config, initial_lr(config, batches), amp_->params());
   scheduler_ = make_scheduler(config, *optimizer_, batches.steps_per_epoch);
   if (config.model_ema) {
@@ -71,7 +77,7 @@ void Learner::step(const data::Sample& batch, Tally& tally) {
           update_weights();
           return loss;
         },
-        GraphedStepOptions{.device = device_, .record = config_.cuda_graph});
+        GraphedStepOptions{.device = device_, .record = config_.cuda_graph && !check_});
   }
   (*recorded_)(batch.data, batch.target);
   scheduler_->step();
@@ -105,7 +111,25 @@ void Learner::update() {
   scheduler_->step();
 }
 
+bool Learner::are_gradients_finite() {
+  skipped_.reset();
+  try {
+    if (!check_ || check_->check(step_, &amp_->scaler())) {
+      return true;
+    }
+  } catch (const UsageError& error) {
+    throw Error(error.what() +
+                std::string("; HINT: a smaller --lr, --clip-grad 1, or --nonfinite skip"));
+  }
+  skipped_ = check_->first();
+  return false;
+}
+
 void Learner::update_weights() {
+  if (!are_gradients_finite()) {
+    amp_->zero_grad(*optimizer_);
+    return;
+  }
   if (config_.clip_grad > 0) {
     amp_->unscale_(*optimizer_);
     clip_gradients(config_, amp_->params());

@@ -13,6 +13,7 @@
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/models/network.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/train/amp/gradient_check.h"
 #include "lockstep/train/amp/opt_level.h"
 #include "lockstep/train/checkpoint/checkpoint.h"
 #include "lockstep/train/loop/batch_plan.h"
@@ -33,6 +34,12 @@ class Learner {
   // A whole step with one batch: backward() and update(). On a GPU it is recorded as one CUDA graph
   // and replayed, unless --no-cuda-graph. `tally` is the same one in each call, and outlives this.
   void step(const data::Sample& batch, Tally& tally);
+
+  // The number of the step that follows, for errors.
+  void begin_step(std::int64_t number) { step_ = number; }
+  // The first parameter whose gradient was infinite or NaN in the last step, which was left out on
+  // all ranks (--nonfinite skip).
+  [[nodiscard]] const std::optional<std::string>& skipped() const { return skipped_; }
 
   // For steps of several batches. Forward and backward of one batch; of a step's last one the
   // gradients are averaged.
@@ -82,6 +89,7 @@ class Learner {
 
   at::Tensor backward(const at::Tensor& data, const at::Tensor& target, Tally& tally);
   void update_weights();
+  [[nodiscard]] bool are_gradients_finite();
   [[nodiscard]] at::Tensor prepared(const at::Tensor& batch) const;
   [[nodiscard]] StateDict masters() const;
 
@@ -92,6 +100,9 @@ class Learner {
   std::shared_ptr<models::Network> network_;
   std::optional<amp::MixedPrecision> amp_;
   std::optional<DistributedDataParallel<models::Network>> ddp_;
+  std::optional<amp::GradientCheck> check_;  // After what it looks at.
+  std::int64_t step_ = 0;
+  std::optional<std::string> skipped_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<optim::LRScheduler> scheduler_;
   std::optional<optim::ModelEma> ema_;

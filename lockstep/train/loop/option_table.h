@@ -69,6 +69,8 @@ void visit_options(Config& config, const Visit& visit) {
   add("--decay-rate,--dr,--lr-gamma", config.decay_rate, kNumbers, "of step and multistep");
   add("--clip-grad,--clip-grad-norm", config.clip_grad, kNumbers, "0: gradients are not clipped");
   add("--clip-mode", config.clip_mode, kNumbers, "norm or value");
+  add("--nonfinite", config.nonfinite, kOutput,
+      "gradients or weights that are infinite or NaN: abort, skip the step, or ignore");
   add("--seed", config.seed, kNumbers, "of weights, order, split and augmentation");
 
   group = "Regularisation and precision";

@@ -194,7 +194,7 @@ void RunFiles::open_logs(const std::optional<Position>& resumed) {
   }
 }
 
-void RunFiles::finish(bool is_complete) {
+bool RunFiles::finish(bool is_complete) {
   const bool is_saved = keeper_->finish();
   try {
     if (is_complete && is_saved) {
@@ -203,6 +203,7 @@ void RunFiles::finish(bool is_complete) {
   } catch (const IoError& error) {
     on_warning_(error.what());
   }
+  return is_saved;
 }
 
 std::vector<std::string> RunFiles::files() const {

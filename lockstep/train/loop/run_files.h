@@ -50,8 +50,8 @@ class RunFiles {
   void open_logs(const std::optional<Position>& resumed);
   [[nodiscard]] RunLog* log() { return log_.get(); }
   [[nodiscard]] CheckpointKeeper& keeper() { return *keeper_; }
-  // Waits for the last checkpoint.
-  void finish(bool is_complete);
+  // Waits for the last checkpoint. False if it could not be saved.
+  bool finish(bool is_complete);
 
   [[nodiscard]] const std::string& folder() const { return folder_.path(); }
   [[nodiscard]] std::vector<std::string> files() const;

@@ -233,10 +233,10 @@ class Session {
     std::vector<std::string> files;
     const RestartCost* cost;
   };
-  int finish(const Outcome& outcome, std::optional<RunFiles>& files, const Extras& extras) {
+  int finish(Outcome outcome, std::optional<RunFiles>& files, const Extras& extras) {
     console_.finish();
     if (files) {
-      files->finish(outcome.stopped_by == 0);
+      outcome.is_saved = files->finish(outcome.stopped_by == 0);
     }
     if (writes()) {
       SummaryFacts facts{config_, outcome, world_.size(), {}, console_.warnings()};
@@ -251,8 +251,8 @@ class Session {
       }
       print_end(config_.json ? summary_json(facts) : summary_text(facts));
     }
-    world_.barrier();  // Nobody leaves before the checkpoint is written.
-    return StopRequest::exit_code(outcome.stopped_by);
+    // Nobody leaves before the checkpoint is written.
+    return std::stoi(on_rank_0(world_, [&] { return std::to_string(exit_code_of(outcome)); }));
   }
 
   // Whoever closed or filled stdout does not make a failure of a run that is complete.

@@ -20,7 +20,8 @@ std::string headline(const SummaryFacts& facts) {
            std::to_string(position.epoch + 1) + ", step " + std::to_string(position.step_in_epoch);
   }
   return std::string(outcome.early ? "stopped early after " : "finished ") +
-         std::to_string(position.epoch) + (position.epoch == 1 ? " epoch" : " epochs");
+         std::to_string(position.epoch) + (position.epoch == 1 ? " epoch" : " epochs") +
+         (outcome.is_saved ? "" : ", but the last checkpoint could not be saved");
 }
 
 double share(double part, const Outcome& outcome) {
@@ -76,15 +77,21 @@ std::string summary_text(const SummaryFacts& facts) {
   return closing_text(summary);
 }
 
+int exit_code_of(const Outcome& outcome) {
+  if (outcome.stopped_by != 0) {
+    return StopRequest::exit_code(outcome.stopped_by);
+  }
+  return outcome.is_saved ? 0 : 1;
+}
+
 std::string summary_json(const SummaryFacts& facts) {
   const auto& outcome = facts.outcome;
-  log::Metrics metrics{
-      {"state", outcome.stopped_by != 0 ? "stopped"
-                : outcome.early         ? "stopped early"
-                                        : "finished"},
-      {"exit_code", static_cast<std::int64_t>(StopRequest::exit_code(outcome.stopped_by))},
-      {"epochs", outcome.position.epoch},
-      {"steps", outcome.position.step}};
+  log::Metrics metrics{{"state", outcome.stopped_by != 0 ? "stopped"
+                                 : outcome.early         ? "stopped early"
+                                                         : "finished"},
+                       {"exit_code", static_cast<std::int64_t>(exit_code_of(outcome))},
+                       {"epochs", outcome.position.epoch},
+                       {"steps", outcome.position.step}};
   const auto add = [&](const log::Metrics& more) {
     metrics.insert(metrics.end(), more.begin(), more.end());
   };

@@ -20,6 +20,10 @@ struct SummaryFacts {
   double restart_seconds = 0;
 };
 
+// 0 if the run was finished and its last checkpoint saved; of one that a signal stopped, that
+// signal's; else 1.
+int exit_code_of(const Outcome& outcome);
+
 std::string summary_text(const SummaryFacts& facts);
 // One JSON object on a line.
 std::string summary_json(const SummaryFacts& facts);

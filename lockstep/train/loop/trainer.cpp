@@ -8,6 +8,7 @@
 #include "lockstep/data/samplers/random_samplers.h"
 #include "lockstep/train/loop/augment.h"
 #include "lockstep/train/loop/interval.h"
+#include "lockstep/train/loop/nonfinite.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/validate.h"
 
@@ -192,6 +193,7 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
     clock_.add_data(PhaseClock::Clock::now() - waited_since);
   };
   position_.lr = learner_.lr();
+  learner_.begin_step(position_.step + 1);
   if (batches_.accumulation == 1) {
     learner_.step(*batch, interval_);
     load_next();
@@ -204,6 +206,10 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
   }
   ++position_.step_in_epoch;
   ++position_.step;
+  if (const auto& parameter = learner_.skipped()) {
+    warn("step " + std::to_string(position_.step) + " was left out: the gradient of '" +
+         *parameter + "' was infinite or NaN");
+  }
   outcome_.samples += batches_.global;
   work_.add(clock_.times(learner_.stats().waiting_seconds));
   tell([&](Observer& observer) { observer.on_step(position_); });
@@ -221,8 +227,13 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
 void Trainer::finish_interval() {
   const auto times = clock_.times(learner_.stats().waiting_seconds);
   const auto sums = interval_.sums();
-  auto interval =
-      interval_of(gather(control_, IntervalPart{sums, times - marked_times_, work_.last()}));
+  const auto parts = gather(control_, IntervalPart{sums, times - marked_times_, work_.last()});
+  std::vector<double> losses;
+  for (const auto& part : parts) {
+    losses.push_back(part.sums.front());
+  }
+  require_finite_losses(config_, position_.step, losses);
+  auto interval = interval_of(parts);
   marked_times_ = times;
   interval.position = position_;
   interval.lr = position_.lr;
@@ -268,6 +279,13 @@ void Trainer::finish_epoch() {
 
 void Trainer::save(const SaveOptions& options) {
   const auto scores = gather(control_, RankScores{epoch_.sums(), interval_.sums()});
+  std::vector<double> losses;
+  for (const auto& rank : scores) {
+    losses.push_back(rank.interval.front());
+  }
+  // All ranks find the same, and the last good checkpoint stays.
+  require_finite_losses(config_, position_.step, losses);
+  require_finite_weights(config_, position_.step, learner_.module());
   const auto rng = lockstep::rng_state(world_);
   if (options_.keeper == nullptr) {
     return;

@@ -36,6 +36,7 @@ struct Outcome {
   Scores last;               // The last validation's.
   int stopped_by = 0;        // The signal; 0: training is finished.
   bool early = false;        // --early-stop ended it.
+  bool is_saved = true;      // The last checkpoint is on the disk; of a run without files, too.
   double seconds = 0;        // Since this start, validation included.
   std::int64_t samples = 0;  // Trained on in this start, over all ranks.
   PhaseTimes times;          // This rank's, since this start.
