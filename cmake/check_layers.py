@@ -62,8 +62,9 @@ ROOMS = {
         "checks": set(),
         "data_parallel": set(),
         "in_place": set(),
+        "hooks": set(),
         "nn": set(),
-        "buckets": {"autograd", "in_place"},
+        "buckets": {"autograd", "hooks", "in_place"},
     },
     "launch": {
         "protocol": set(),

@@ -19,7 +19,7 @@ class RankOrderGroup(dist.ProcessGroup):
         own = tensor.coalesce().to_dense() if tensor.is_sparse else tensor
         parts = [torch.empty_like(own) for _ in range(self.gloo.size())]
         self.gloo.allgather([parts], [own]).wait()
-        if own.dtype == torch.bfloat16:
+        if own.dtype in (torch.bfloat16, torch.float16):
             parts = [part.float() for part in parts]  # Rounded once, at the end.
         total = functools.reduce(torch.add, parts).to(own.dtype)
         future = torch.futures.Future()

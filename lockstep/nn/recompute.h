@@ -23,8 +23,10 @@ struct CheckpointOptions {
 // Calls the function with the inputs, without a graph, and again in backward: with the same inputs,
 // autocast and random numbers, on which alone its result may depend. The function and what it
 // refers to must live until backward. Gradients reach inputs and whatever else the function uses,
-// even if no input requires one. torch::autograd::grad() through it throws UsageError: the
-// gradients of parameters would be added to them. Without gradients it just calls the function.
+// even if no input requires one. Under DistributedDataParallel a parameter may be used in one
+// checkpoint once; set static_graph if it is used in several. torch::autograd::grad() through it
+// throws UsageError: the gradients of parameters would be added to them. Without gradients it just
+// calls the function.
 Tensors checkpoint(std::function<Tensors(const Tensors&)> function, const Tensors& inputs,
                    const CheckpointOptions& options = {});
 

@@ -89,6 +89,11 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(replica_->synchronizing()); }
 
+  // What the hook makes of each bucket of gradients becomes the gradients, instead of their
+  // average: hooks/default_hooks.h, or a function of one's own. All ranks register the same one,
+  // once, before the first forward; else it throws UsageError. It runs in a group of one rank, too.
+  void register_comm_hook(CommHook hook) { replica_->register_comm_hook(std::move(hook)); }
+
   [[nodiscard]] DistributedDataParallelStats stats() const { return replica_->stats(); }
 
   // For a rank that found by itself that it cannot go on, before it ends: the errors of the others

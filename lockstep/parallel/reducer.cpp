@@ -1,7 +1,6 @@
 #include "lockstep/parallel/reducer.h"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -39,16 +38,30 @@ Reducer::Reducer(const Group& group, std::vector<Parameter> parameters,
       finished_(std::move(finished)),
       communication_(group),
       buckets_(parameters_, communication_, options_.buckets) {
-  std::vector<std::size_t> order(parameters_.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  auto plan = plan_buckets(infos(order), options_.first_limits);
-  // Gradients come roughly in the opposite order of their parameters.
-  std::reverse(plan.begin(), plan.end());
-  buckets_.build(plan);
+  make_first_buckets();
   keep_memory_of_gradients();
   hooks_ = std::make_unique<GradientHooks>(
       parameters_, [this](std::size_t i, const at::Tensor& made) { on_hook(i, made); });
   readiness_ = GradientReadiness::make(options_.readiness, group_, parameters_, *hooks_);
+}
+
+void Reducer::make_first_buckets() {
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  auto plan = plan_buckets(buckets_.infos(order), options_.first_limits);
+  // Gradients come roughly in the opposite order of their parameters.
+  std::reverse(plan.begin(), plan.end());
+  buckets_.build(plan);
+}
+
+void Reducer::register_comm_hook(CommHook hook) {
+  const std::lock_guard lock(mutex_);
+  if (steps_ > 0 || step_.is_synchronized()) {
+    throw UsageError("register_comm_hook: training has begun; register the hook before");
+  }
+  communication_.use(std::move(hook), parameters_);
+  buckets_.set_mode(options_.mode_with_hook);
+  make_first_buckets();
 }
 
 // autograd allocates each gradient anew, and one that is not made in its bucket is freed as soon as
@@ -62,20 +75,6 @@ void Reducer::keep_memory_of_gradients() const {
   if (bytes > 0) {
     keep_freed_memory(bytes + kBesidesGradients, Environment::of_this_process());
   }
-}
-
-std::vector<GradientInfo> Reducer::infos(const std::vector<std::size_t>& order) const {
-  std::map<std::pair<at::ScalarType, std::string>, int> kinds;
-  std::vector<GradientInfo> found;
-  for (const std::size_t i : order) {
-    const auto& tensor = parameters_[i].tensor;
-    const auto kind = kinds
-                          .try_emplace({tensor.scalar_type(), tensor.device().str()},
-                                       static_cast<int>(kinds.size()))
-                          .first->second;
-    found.push_back({.bytes = tensor.nbytes(), .kind = kind, .sparse = parameters_[i].sparse});
-  }
-  return found;
 }
 
 void Reducer::before_forward() {
@@ -110,6 +109,11 @@ void Reducer::require_recordable() const {
   if (!planned_anew_) {
     throw UsageError(
         "the step is recorded before the buckets are planned; run three steps eagerly before");
+  }
+  if (communication_.has_hook()) {
+    throw UsageError(
+        "a communication hook runs on the host, so the step cannot be recorded; leave the hook "
+        "out");
   }
   const bool travel = options_.buckets.mode != GradientBucket::Mode::kStay;
   for (const auto& parameter : parameters_) {
@@ -155,7 +159,7 @@ void Reducer::in_step(Function&& function) {
 
 void Reducer::replan() {
   const auto& order = *readiness_->order();
-  const auto own = plan_buckets_in_order(infos(order), order, options_.limits);
+  const auto own = plan_buckets_in_order(buckets_.infos(order), order, options_.limits);
   buckets_.build(sync_bucket_plan(group_, own, parameters_.front().tensor.device()));
   planned_anew_ = true;
 }

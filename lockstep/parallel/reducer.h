@@ -24,6 +24,8 @@ namespace lockstep::parallel {
 struct ReducerOptions {
   ReadinessKind readiness = ReadinessKind::kAll;
   BucketSet::Options buckets;
+  // Instead of that in `buckets`, if there is a communication hook: it runs for one rank, too.
+  GradientBucket::Mode mode_with_hook = GradientBucket::Mode::kViews;
   // Sizes of the buckets before and after the order of the gradients is known.
   std::vector<std::size_t> first_limits;
   std::vector<std::size_t> limits{kFirstBucketBytes, kBucketBytes};
@@ -36,6 +38,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // the times of its communication.
   Reducer(const Group& group, std::vector<Parameter> parameters, const ReducerOptions& options,
           StepErrors& errors, std::function<void(const CommunicationTimes&)> finished);
+
+  // What the hook returns becomes the gradients, instead of their average. Throws UsageError if
+  // there is a hook, if a step was begun, or if gradients are sparse.
+  void register_comm_hook(CommHook hook);
 
   // To be called before a forward with gradients. Once, after the first whole step, it plans the
   // buckets anew, with collectives. Throws UsageError if an earlier step failed, because this rank
@@ -58,6 +64,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   [[nodiscard]] const std::vector<GradientBucket>& buckets() const { return buckets_.all(); }
 
  private:
+  void make_first_buckets();
   void replan();
   void keep_memory_of_gradients() const;
   void on_hook(std::size_t parameter, const at::Tensor& made);
@@ -72,7 +79,6 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   template <class Function>
   void in_step(Function&& function);
   [[noreturn]] void reject_unfinished() const;
-  [[nodiscard]] std::vector<GradientInfo> infos(const std::vector<std::size_t>& order) const;
 
   Group group_;
   std::vector<Parameter> parameters_;

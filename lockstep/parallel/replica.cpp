@@ -41,6 +41,7 @@ ReducerOptions reducer_options(const DistributedDataParallelOptions& options, co
       .readiness = readiness_of(options),
       .buckets = {.mode = options.gradient_as_bucket_view ? Mode::kViews : Mode::kSeparate,
                   .allocate_in_buckets = options.allocate_in_buckets}};
+  chosen.mode_with_hook = chosen.buckets.mode;
   if (group.size() == 1 && !options.reduce_alone) {
     chosen.buckets.mode = Mode::kStay;
   }
@@ -110,6 +111,10 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
 }
 
 Replica::~Replica() = default;
+
+void Replica::register_comm_hook(CommHook hook) {
+  errors_.run([&] { reducer_->register_comm_hook(std::move(hook)); });
+}
 
 void Replica::choose_devices(const DistributedDataParallelOptions& options) {
   if (options.device_ids.empty() && !options.output_device) {

@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/checks/replica_check.h"
+#include "lockstep/parallel/hooks/comm_hook.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/parallel/step_errors.h"
 
@@ -73,6 +74,8 @@ class Replica {
   ~Replica();
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
+
+  void register_comm_hook(CommHook hook);
 
   void before_forward();
   // Tells the others why this rank will be missing.

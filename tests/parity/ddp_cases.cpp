@@ -118,6 +118,35 @@ void add_broad(Table& t) {
                 training(std::make_shared<Recomputed>));
 }
 
+void add_hooks(Table& t) {
+  const DistributedDataParallelOptions small{.bucket_cap_mb = 0.01};
+  const DistributedDataParallelOptions find{.find_unused_parameters = true};
+  t.add_both("hook_allreduce", {.model = "mlp", .hook = "allreduce", .options = small},
+             training(mlp));
+  t.add_both("hook_fp16", {.model = "mlp", .hook = "fp16", .options = small}, training(mlp));
+  t.add_both("hook_bf16", {.model = "convnet", .hook = "bf16"}, training(convnet));
+  t.add("hook_fp16_accumulate", {.model = "mlp", .passes = 2, .set_to_none = false, .hook = "fp16"},
+        training(mlp));
+  t.add_default("hook_fp16_wrapper", {.model = "broad", .hook = "fp16_wrapper"}, training(broad));
+  t.add_default("hook_bf16_wrapper", {.model = "broad", .hook = "bf16_wrapper"}, training(broad));
+  t.add("hook_mixed", {.model = "Mixed", .hook = "fp16"},
+        training([] { return std::make_shared<Mixed>(); }));
+  t.add("hook_unused", {.model = "Branches", .hook = "allreduce", .options = find},
+        training<LossOfBranch>([] { return std::make_shared<Branches>(); }));
+  t.add_default(
+      "hook_static",
+      {.model = "broad_fixed", .steps = 6, .hook = "bf16", .options = {.static_graph = true}},
+      training([] { return std::make_shared<Fixed>(128); }));
+  t.add_default("hook_channels_last", {.model = "broad_convnet", .hook = "fp16"},
+                training([] { return channels_last(broad_convnet()); }));
+  t.add("hook_power_sgd", {.model = "mlp", .steps = 6, .hook = "power_sgd"}, training(mlp));
+  for (const std::string name : {"", "_rank_4", "_bf16"}) {
+    t.add_default("hook_power_sgd" + (name.empty() ? "_broad" : name),
+                  {.model = "broad", .steps = 6, .hook = "power_sgd" + name}, training(broad));
+  }
+  t.add_both("hook_noop", {.model = "broad", .hook = "noop"}, training(broad));
+}
+
 Table table() {
   const auto on_mlp = training(mlp);
   const auto on_convnet = training(convnet);
@@ -169,6 +198,7 @@ Table table() {
         {.model = "convnet", .evaluate = true, .options = {.forward_sync_buffers = false}},
         on_convnet);
   add_broad(t);
+  add_hooks(t);
   t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
              training([] { return models::resnet18({.num_classes = 10}); }));
   return t;

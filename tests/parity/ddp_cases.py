@@ -57,6 +57,7 @@ class Case:
     evaluate: bool = False  # Two forwards without gradients after each step.
     views: bool = False
     threads: int = 1
+    hook: str = ""  # A communication hook of hooks.py.
     options: dict = dataclasses.field(default_factory=dict)
     largest_world: int = models.RANKS
 
@@ -127,6 +128,22 @@ CASES = {
     "broad_evaluate": Case(models.broad_convnet, views=True, evaluate=True),
     "broad_two_forwards": Case(models.broad_convnet, loss_of_two_forwards, views=True),
     "broad_recomputed": Case(models.Recomputed, views=True),
+    # Communication hooks.
+    **both("hook_allreduce", Case(models.mlp, hook="allreduce", options={"bucket_cap_mb": 0.01})),
+    **both("hook_fp16", Case(models.mlp, hook="fp16", options={"bucket_cap_mb": 0.01})),
+    **both("hook_bf16", Case(models.convnet, hook="bf16")),
+    "hook_fp16_accumulate": Case(models.mlp, hook="fp16", passes=2, set_to_none=False),
+    "hook_fp16_wrapper": Case(models.broad, hook="fp16_wrapper", views=True),
+    "hook_bf16_wrapper": Case(models.broad, hook="bf16_wrapper", views=True),
+    "hook_mixed": Case(models.Mixed, hook="fp16"),
+    "hook_unused": Case(models.Branches, loss_of_branch, hook="allreduce", options=FIND),
+    "hook_static": Case(models.broad_fixed, hook="bf16", views=True, steps=6, options=STATIC),
+    "hook_channels_last": Case(models.broad_convnet, hook="fp16", views=True, prepare=channels_last),
+    "hook_power_sgd": Case(models.mlp, hook="power_sgd", steps=6),
+    "hook_power_sgd_broad": Case(models.broad, hook="power_sgd", steps=6, views=True),
+    "hook_power_sgd_rank_4": Case(models.broad, hook="power_sgd_rank_4", steps=6, views=True),
+    "hook_power_sgd_bf16": Case(models.broad, hook="power_sgd_bf16", steps=6, views=True),
+    **both("hook_noop", Case(models.broad, hook="noop")),
     **both("resnet18", Case(models.resnet18, steps=2, largest_world=2)),
 }
 # Those that this version of PyTorch has the options for.

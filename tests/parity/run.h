@@ -11,6 +11,7 @@
 #include <string>
 
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/parity/hooks.h"
 #include "tests/parity/tensor_file.h"
 
 namespace lockstep::parity {
@@ -23,6 +24,7 @@ struct Case {
   double momentum = 0.9;
   double weight_decay = 1e-2;
   bool evaluate = false;  // Two forwards without gradients after each step.
+  std::string hook;       // The name of a communication hook: hooks.h.
   DistributedDataParallelOptions options{};
   int threads = 1;
   int largest_world = 4;
@@ -39,6 +41,9 @@ class Run {
     load(*net);
     parallel::pointer_to(net)->to(case_.device);
     ddp_.emplace(net, group, case_.options);
+    if (!case_.hook.empty()) {
+      ddp_->register_comm_hook(hook_named(case_.hook, group));
+    }
     optimizer_.emplace(
         ddp_->parameters(),
         torch::optim::SGDOptions(0.05).momentum(case_.momentum).weight_decay(case_.weight_decay));

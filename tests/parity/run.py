@@ -6,6 +6,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 import tensor_file
+from hooks import HOOKS
 
 
 class Run:
@@ -39,9 +40,12 @@ class Run:
                 tensor.fill_(self.rank / 8)
         views = self.case.views
         options = self.case.options
-        return DistributedDataParallel(
+        ddp = DistributedDataParallel(
             self.net, process_group=group, gradient_as_bucket_view=views, **options
         )
+        if self.case.hook:
+            ddp.register_comm_hook(*HOOKS[self.case.hook](group))
+        return ddp
 
     def batch(self, i):
         return tuple(self.data[name][i, self.rank].to(self.device) for name in ("x", "y"))

@@ -1,6 +1,7 @@
 #include "lockstep/parallel/buckets/bucket_set.h"
 
 #include <algorithm>
+#include <map>
 
 #include "lockstep/parallel/autograd/gradient_hooks.h"
 
@@ -9,6 +10,16 @@ namespace lockstep::parallel {
 BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
                      const Options& options)
     : parameters_(parameters), communication_(communication), options_(options) {
+  placement_ = make_placement();
+}
+
+void BucketSet::set_mode(GradientBucket::Mode mode) {
+  options_.mode = mode;
+  placement_->close();
+  placement_ = make_placement();
+}
+
+std::shared_ptr<GradientPlacement> BucketSet::make_placement() const {
   const auto place = [weak = std::weak_ptr(contents_)](std::size_t parameter) {
     const auto contents = weak.lock();
     if (!contents) {
@@ -17,7 +28,7 @@ BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communicati
     const Place found = contents->places[parameter];
     return contents->buckets[found.bucket].memory_for(found.index);
   };
-  placement_ = std::make_shared<GradientPlacement>(
+  return std::make_shared<GradientPlacement>(
       bytes_to_place(),
       GradientPlacement::Callbacks{.place = place, .current_pass = current_backward});
 }
@@ -37,19 +48,35 @@ std::vector<std::size_t> BucketSet::bytes_to_place() const {
   return bytes;
 }
 
+std::vector<GradientInfo> BucketSet::infos(const std::vector<std::size_t>& order) const {
+  std::map<std::pair<at::ScalarType, std::string>, int> kinds;
+  std::vector<GradientInfo> found;
+  for (const std::size_t i : order) {
+    const auto& tensor = parameters_[i].tensor;
+    const auto kind = kinds
+                          .try_emplace({tensor.scalar_type(), tensor.device().str()},
+                                       static_cast<int>(kinds.size()))
+                          .first->second;
+    found.push_back({.bytes = tensor.nbytes(), .kind = kind, .sparse = parameters_[i].sparse});
+  }
+  return found;
+}
+
 void BucketSet::build(const std::vector<Bucket>& plan) {
   std::vector<GradientBucket> made;
   std::vector<Place> places(parameters_.size());
   for (const auto& bucket : plan) {
+    std::vector<Parameter> parameters;
     for (std::size_t i = 0; i < bucket.parameters.size(); ++i) {
       places[bucket.parameters[i]] = {made.size(), i};
+      parameters.push_back(parameters_[bucket.parameters[i]]);
     }
     made.emplace_back(
         bucket, parameters_, options_.mode,
         [this](std::int64_t elements, at::TensorOptions options) {
           return communication_.allocate(elements, options);
         },
-        communication_.reduction_for(parameters_[bucket.parameters.front()]));
+        communication_.reduction_for(parameters, {.index = made.size(), .count = plan.size()}));
   }
   *contents_ = {.buckets = std::move(made), .places = std::move(places)};
 }

@@ -26,8 +26,12 @@ class BucketSet {
   BucketSet(const BucketSet&) = delete;
   BucketSet& operator=(const BucketSet&) = delete;
 
+  // To be called when how gradients travel has changed, before the next build().
+  void set_mode(GradientBucket::Mode mode);
   // Replaces all buckets; defined gradients move along.
   void build(const std::vector<Bucket>& plan);
+  // What a plan needs to know of the parameters in this order.
+  [[nodiscard]] std::vector<GradientInfo> infos(const std::vector<std::size_t>& order) const;
   [[nodiscard]] const std::vector<GradientBucket>& all() const { return contents_->buckets; }
   [[nodiscard]] GradientBucket& operator[](std::size_t i) { return contents_->buckets[i]; }
 
@@ -56,6 +60,7 @@ class BucketSet {
     std::vector<GradientBucket> buckets;
     std::vector<Place> places;  // By parameter.
   };
+  [[nodiscard]] std::shared_ptr<GradientPlacement> make_placement() const;
   [[nodiscard]] std::vector<std::size_t> bytes_to_place() const;
   void move_out(std::size_t parameter);
 

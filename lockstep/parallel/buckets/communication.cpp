@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "lockstep/base/error.h"
 #include "lockstep/device/stream.h"
+#include "lockstep/parallel/buckets/hook_reduction.h"
 
 namespace lockstep::parallel {
 
@@ -17,6 +19,33 @@ at::Tensor Communication::allocate(std::int64_t elements, at::TensorOptions opti
     return backend->allocateTensor(static_cast<long>(elements), options);
   }
   return at::empty({elements}, options);
+}
+
+void Communication::use(CommHook hook, const std::vector<Parameter>& parameters) {
+  if (!hook || hook_) {
+    throw UsageError(hook ? "register_comm_hook: there is a hook already; register one"
+                          : "register_comm_hook: the hook is empty, expected a function");
+  }
+  for (const auto& parameter : parameters) {
+    if (parameter.sparse) {
+      throw UsageError("register_comm_hook: the gradient of '" + parameter.name +
+                       "' is sparse, and hooks get dense ones; make its module without sparse");
+    }
+  }
+  hook_ = std::move(hook);
+}
+
+std::unique_ptr<Reduction> Communication::reduction_for(
+    const std::vector<Parameter>& parameters, const GradBucket::Position& position) const {
+  const auto& first = parameters.front();
+  if (!hook_) {
+    return Average::over(group_, first.tensor, first.sparse);
+  }
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : parameters) {
+    tensors.push_back(parameter.tensor);
+  }
+  return std::make_unique<HookReduction>(hook_, position, std::move(tensors));
 }
 
 bool Communication::is_recordable(const at::Tensor& like) const {
@@ -47,7 +76,7 @@ void Communication::start(GradientBucket& bucket) {
   }
   started.work = bucket.reduce();
   started.copied = bucket.take_copied();
-  if (contents.device().is_cpu() && group_.can(Capability::kCompletesFutures)) {
+  if (contents.device().is_cpu() && !hook_ && group_.can(Capability::kCompletesFutures)) {
     started.done = std::make_shared<std::atomic<Clock::time_point>>();
     started.work->getFuture()->addCallback(
         [done = started.done](c10::ivalue::Future&) { done->store(Clock::now()); });

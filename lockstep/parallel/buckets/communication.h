@@ -13,6 +13,7 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/buckets/gradient_bucket.h"
+#include "lockstep/parallel/hooks/comm_hook.h"
 #include "lockstep/parallel/statistics.h"
 
 namespace lockstep::parallel {
@@ -27,12 +28,17 @@ class Communication {
   // Memory in which the group's backend sums without a copy, if it has such memory.
   [[nodiscard]] at::Tensor allocate(std::int64_t elements, at::TensorOptions options) const;
 
-  // How the gradients of a bucket of such parameters are averaged.
-  [[nodiscard]] std::unique_ptr<Reduction> reduction_for(const Parameter& parameter) const {
-    return Average::over(group_, parameter.tensor, parameter.sparse);
-  }
+  // Buckets that are made from now on go through the hook instead of being averaged. Throws
+  // UsageError if there is one already, or if gradients are sparse.
+  void use(CommHook hook, const std::vector<Parameter>& parameters);
+  [[nodiscard]] bool has_hook() const { return hook_ != nullptr; }
+
+  // What becomes of the bucket at this position, which has these parameters.
+  [[nodiscard]] std::unique_ptr<Reduction> reduction_for(
+      const std::vector<Parameter>& parameters, const GradBucket::Position& position = {}) const;
   [[nodiscard]] bool leaves_gradients(const Parameter& parameter) const {
-    return !parameter.sparse && Average::can_divide_in_sum(group_, parameter.tensor);
+    return !parameter.sparse &&
+           (has_hook() || Average::can_divide_in_sum(group_, parameter.tensor));
   }
 
   // Whether sums of such gradients can be recorded as a part of a CUDA graph.
@@ -62,6 +68,7 @@ class Communication {
   [[nodiscard]] Seconds running_time() const;
 
   Group group_;
+  CommHook hook_;
   std::unordered_map<c10::Device, c10::Stream> streams_;  // Where buckets are filled, by GPU.
   std::vector<Started> started_;
   Seconds waiting_{0};

@@ -22,7 +22,7 @@ void averages_buckets(Group& world) {
         [&](std::int64_t elements, at::TensorOptions options) {
           return communication.allocate(elements, options);
         },
-        communication.reduction_for(parameters[i]));
+        communication.reduction_for({parameters[i]}));
   }
   for (int step = 0; step < 3; ++step) {
     for (std::size_t i = 0; i < 2; ++i) {

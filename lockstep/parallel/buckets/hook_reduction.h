@@ -1,0 +1,31 @@
+// A user's communication hook as what becomes of a bucket.
+#pragma once
+
+#include "lockstep/parallel/buckets/reduction.h"
+#include "lockstep/parallel/hooks/comm_hook.h"
+
+namespace lockstep::parallel {
+
+// The hook gets gradients as autograd made them. Work::wait() throws UsageError if the hook's
+// result is no tensor of as many elements as the bucket.
+class HookReduction : public Reduction {
+ public:
+  HookReduction(CommHook hook, const GradBucket::Position& position,
+                std::vector<at::Tensor> parameters)
+      : hook_(std::move(hook)), position_(position), parameters_(std::move(parameters)) {}
+
+  void copy_in(std::size_t i, const at::Tensor& place, const at::Tensor& gradient) override;
+  void made_in_place(std::size_t /*i*/) override {}
+  void added_in_place(std::size_t /*i*/, const at::Tensor& /*place*/) override {}
+  void copy_all_in(const std::vector<at::Tensor>& places,
+                   const std::vector<at::Tensor>& gradients) override;
+  WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) override;
+  [[nodiscard]] bool leaves_gradients() const override { return true; }
+
+ private:
+  CommHook hook_;
+  GradBucket::Position position_;
+  std::vector<at::Tensor> parameters_;
+};
+
+}  // namespace lockstep::parallel
