@@ -144,6 +144,13 @@ void add_hooks(Table& t) {
     t.add_default("hook_power_sgd" + (name.empty() ? "_broad" : name),
                   {.model = "broad", .steps = 6, .hook = "power_sgd" + name}, training(broad));
   }
+  for (const std::string name : {"local_pairs", "local_alone"}) {
+    t.add_both("hook_" + name, {.model = "mlp", .steps = 6, .hook = name, .averaged = true},
+               training(mlp));
+  }
+  t.add_default("hook_local_broad",
+                {.model = "broad", .steps = 6, .hook = "local_pairs", .averaged = true},
+                training(broad));
   t.add_both("hook_noop", {.model = "broad", .hook = "noop"}, training(broad));
 }
 

@@ -58,6 +58,7 @@ class Case:
     views: bool = False
     threads: int = 1
     hook: str = ""  # A communication hook of hooks.py.
+    averaged: bool = False  # The parameters of all ranks, every second step after local steps begin.
     options: dict = dataclasses.field(default_factory=dict)
     largest_world: int = models.RANKS
 
@@ -143,6 +144,9 @@ CASES = {
     "hook_power_sgd_broad": Case(models.broad, hook="power_sgd", steps=6, views=True),
     "hook_power_sgd_rank_4": Case(models.broad, hook="power_sgd_rank_4", steps=6, views=True),
     "hook_power_sgd_bf16": Case(models.broad, hook="power_sgd_bf16", steps=6, views=True),
+    **both("hook_local_pairs", Case(models.mlp, hook="local_pairs", averaged=True, steps=6)),
+    **both("hook_local_alone", Case(models.mlp, hook="local_alone", averaged=True, steps=6)),
+    "hook_local_broad": Case(models.broad, hook="local_pairs", averaged=True, steps=6, views=True),
     **both("hook_noop", Case(models.broad, hook="noop")),
     **both("resnet18", Case(models.resnet18, steps=2, largest_world=2)),
 }

@@ -25,6 +25,7 @@ struct Case {
   double weight_decay = 1e-2;
   bool evaluate = false;  // Two forwards without gradients after each step.
   std::string hook;       // The name of a communication hook: hooks.h.
+  bool averaged = false;  // The parameters of all ranks, every second step after local steps begin.
   DistributedDataParallelOptions options{};
   int threads = 1;
   int largest_world = 4;
@@ -47,6 +48,8 @@ class Run {
     optimizer_.emplace(
         ddp_->parameters(),
         torch::optim::SGDOptions(0.05).momentum(case_.momentum).weight_decay(case_.weight_decay));
+    averager_.emplace(group,
+                      PeriodicModelAveragerOptions{.period = 2, .warmup_steps = kStartLocal});
     torch::manual_seed(100 + static_cast<std::uint64_t>(rank_));
   }
 
@@ -109,6 +112,9 @@ class Run {
       }
     }
     optimizer_->step();
+    if (case_.averaged) {
+      averager_->average_parameters(ddp_->parameters());
+    }
   }
 
   void evaluate(int step) {
@@ -128,6 +134,7 @@ class Run {
   Tensors left_;
   std::optional<DistributedDataParallel<Module>> ddp_;
   std::optional<torch::optim::SGD> optimizer_;
+  std::optional<PeriodicModelAverager> averager_;
 };
 
 struct LossOfOutputs {

@@ -3,10 +3,11 @@
 import contextlib
 
 import torch
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn.parallel import DistributedDataParallel
 
 import tensor_file
-from hooks import HOOKS
+from hooks import HOOKS, START_LOCAL
 
 
 class Run:
@@ -32,6 +33,9 @@ class Run:
             weight_decay=case.weight_decay,
             foreach=True,
         )
+        self.averager = None
+        if case.averaged and group:
+            self.averager = PeriodicModelAverager(period=2, warmup_steps=START_LOCAL, process_group=group)
         torch.manual_seed(100 + self.rank)
 
     def wrap(self, group):
@@ -72,6 +76,8 @@ class Run:
         for step in range(self.case.steps):
             self.backward(step)
             self.optimizer.step()
+            if self.averager:
+                self.averager.average_parameters(self.ddp.parameters())
             if self.case.evaluate:
                 self.evaluate(step)
         torch.set_num_threads(1)

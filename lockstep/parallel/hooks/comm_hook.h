@@ -76,12 +76,15 @@ class GradBucket {
   [[nodiscard]] const at::Tensor& buffer() const { return buffer_; }
   void set_buffer(const at::Tensor& buffer) { buffer_ = buffer; }
 
-  // Views of the buffer with the shapes of the parameters, in their order.
+  // Views of the buffer with the shapes and strides of the parameters, in their order.
   [[nodiscard]] std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> views;
     std::int64_t offset = 0;
     for (const auto& parameter : parameters_) {
-      views.push_back(buffer_.narrow(0, offset, parameter.numel()).view(parameter.sizes()));
+      const auto flat = buffer_.narrow(0, offset, parameter.numel());
+      views.push_back(parameter.is_non_overlapping_and_dense()
+                          ? flat.as_strided(parameter.sizes(), parameter.strides())
+                          : flat.view(parameter.sizes()));
       offset += parameter.numel();
     }
     return views;

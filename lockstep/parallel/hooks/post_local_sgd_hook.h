@@ -1,8 +1,9 @@
 // Post-local SGD (https://arxiv.org/abs/1808.07217): after some steps gradients are averaged inside
 // subgroups alone, and now and then the parameters of all ranks.
 //
-//   ddp.register_comm_hook(lockstep::post_local_sgd_hook(world, node, {.start_local_sgd_iter =
-//   100})); lockstep::PeriodicModelAverager averager(world, {.period = 4, .warmup_steps = 100});
+//   ddp.register_comm_hook(
+//       lockstep::post_local_sgd_hook(world, node, {.start_local_sgd_iter = 100}));
+//   lockstep::PeriodicModelAverager averager(world, {.period = 4, .warmup_steps = 100});
 //   ...
 //   optimizer.step();
 //   averager.average_parameters(ddp.parameters());

@@ -111,16 +111,19 @@ class PowerSgd {
   std::int64_t iter_ = 0;
 };
 
+// A gradient's memory is the matrix: with channels last, its columns just have another order.
 Low PowerSgd::split(const GradBucket& bucket) const {
   Low low;
   std::vector<std::vector<at::Tensor>> by_shape;  // In the order of the first of each.
-  std::vector<at::Tensor> flat;
-  for (const auto& gradient : bucket.gradients()) {
-    const auto matrix = gradient.view({gradient.dim() > 0 ? gradient.size(0) : 1, -1});
+  std::int64_t at = 0;
+  for (const auto& parameter : bucket.parameters()) {
+    const auto gradient = bucket.buffer().narrow(0, at, parameter.numel());
+    at += parameter.numel();
+    const auto rows = std::max<std::int64_t>(parameter.dim() > 0 ? parameter.size(0) : 1, 1);
+    const auto matrix = gradient.view({rows, parameter.numel() / rows});
     const auto sent = static_cast<double>((matrix.size(0) + matrix.size(1)) * rank_of(matrix));
     if (!(sent * options_.min_compression_rate < static_cast<double>(matrix.numel()))) {
       low.whole.push_back(gradient);
-      flat.push_back(gradient.view({-1}));
       continue;
     }
     auto same = std::find_if(by_shape.begin(), by_shape.end(), [&](const auto& others) {
@@ -131,7 +134,8 @@ Low PowerSgd::split(const GradBucket& bucket) const {
     }
     same->push_back(matrix);
   }
-  low.whole_flat = flat.empty() ? at::empty({0}, bucket.buffer().options()) : at::cat(flat);
+  low.whole_flat =
+      low.whole.empty() ? at::empty({0}, bucket.buffer().options()) : at::cat(low.whole);
   for (auto& matrices : by_shape) {
     if (options_.batch_tensors_with_same_shape && matrices.size() > 1) {
       low.matrices.push_back(at::stack(matrices));
@@ -220,7 +224,7 @@ void PowerSgd::finish(const Low& low, Memory& memory) const {
   low.whole_flat.div_(group_.size());
   std::int64_t at = 0;
   for (const auto& gradient : low.whole) {
-    gradient.copy_(low.whole_flat.narrow(0, at, gradient.numel()).view_as(gradient));
+    gradient.copy_(low.whole_flat.narrow(0, at, gradient.numel()));
     at += gradient.numel();
   }
   sum(memory.p);

@@ -54,6 +54,14 @@ TEST(GradBucket, ShowsGradientsInTheShapesOfParameters) {
   EXPECT_EQ(bucket.buffer()[9].item<float>(), 0);
 }
 
+TEST(GradBucket, ShowsGradientsInTheStridesOfParameters) {
+  const auto parameter = at::ones({2, 3, 2, 2}).contiguous(at::MemoryFormat::ChannelsLast);
+  const GradBucket bucket({}, at::arange(25, at::kFloat), {at::ones({1}), parameter});
+  const auto gradient = bucket.gradients()[1];
+  EXPECT_EQ(gradient.strides(), parameter.strides());
+  EXPECT_EQ(gradient[0][1][0][0].item<float>(), 2);
+}
+
 TEST(CommHook, IsALambdaThatGetsEveryBucketInOrder) {
   run_ranks(2, [](Group& world) {
     torch::nn::Sequential net(torch::nn::Linear(4, 30), torch::nn::Linear(30, 2));
