@@ -63,6 +63,7 @@ ROOMS = {
         "data_parallel": set(),
         "in_place": set(),
         "hooks": set(),
+        "join": set(),
         "nn": set(),
         "buckets": {"autograd", "hooks", "in_place"},
     },

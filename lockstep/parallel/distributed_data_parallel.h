@@ -89,6 +89,22 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(replica_->synchronizing()); }
 
+  // For ranks with different numbers of inputs: a rank whose `body`, the training loop, has
+  // returned takes part in the steps of the others with zeros. When all have returned, all have the
+  // model of a rank that made the most steps. Forwards without gradients belong outside. Throws
+  // UsageError with static_graph, sparse gradients or check_replicas_every.
+  template <class Body>
+  void join(Body&& body, const JoinOptions& options = {}) {
+    struct End {
+      parallel::Replica& replica;
+      ~End() { replica.end_join(); }
+    };
+    replica_->begin_join(options);
+    const End end{*replica_};
+    std::forward<Body>(body)();
+    replica_->shadow_others();
+  }
+
   // What the hook makes of each bucket of gradients becomes the gradients, instead of their
   // average: hooks/default_hooks.h, or a function of one's own. All ranks register the same one,
   // once, before the first forward; else it throws UsageError. It runs in a group of one rank, too.

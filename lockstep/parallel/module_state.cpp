@@ -119,6 +119,18 @@ std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
   return found;
 }
 
+std::string names_of(const std::vector<const Parameter*>& parameters) {
+  constexpr std::size_t kNamed = 10;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(parameters.size(), kNamed); ++i) {
+    text += (i == 0 ? "'" : ", '") + parameters[i]->name + "' (" + parameters[i]->owner + ")";
+  }
+  if (parameters.size() > kNamed) {
+    text += " and " + std::to_string(parameters.size() - kNamed) + " more";
+  }
+  return text;
+}
+
 bool has_parameter_besides(const torch::nn::Module& module,
                            const std::unordered_set<const void*>& known) {
   bool found = false;

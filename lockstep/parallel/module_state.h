@@ -32,6 +32,9 @@ struct Parameter {
 std::vector<Parameter> managed_parameters(const torch::nn::Module& module,
                                           const std::set<std::string>& ignored);
 
+// "'0.weight' (torch::nn::LinearImpl), ..." for an error; of many, the first ten.
+std::string names_of(const std::vector<const Parameter*>& parameters);
+
 // Whether some other parameter requires a gradient. Every forward asks this, so it makes no names
 // and no copies: it takes 6 us for a ResNet-50, named_parameters() 80 (2-core Xeon, 2026-11-16).
 bool has_parameter_besides(const torch::nn::Module& module,

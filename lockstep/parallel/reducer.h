@@ -60,13 +60,22 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // first one is ready.
   void backward_passes_outputs_of(std::uint64_t step);
 
+  // For ranks whose inputs end at different times. Gradients become sums divided by this many
+  // ranks, instead of all.
+  void set_divisor(int ranks) { buckets_.set_divisor(ranks); }
+  // This rank has no inputs in a step that the others synchronize: it adds zeros, and its `.grad`
+  // stay as they are.
+  void shadow_backward();
+  [[nodiscard]] bool can_shadow() const {
+    return options_.readiness != ReadinessKind::kStaticGraph;
+  }
+
   [[nodiscard]] const std::vector<Parameter>& parameters() const { return parameters_; }
   [[nodiscard]] const std::vector<GradientBucket>& buckets() const { return buckets_.all(); }
 
  private:
   void make_first_buckets();
   void replan();
-  void keep_memory_of_gradients() const;
   void on_hook(std::size_t parameter, const at::Tensor& made);
   void watch_this_backward();
   void mark_ready(std::size_t parameter);

@@ -159,10 +159,21 @@ void Replica::require_known_parameters() const {
   }
 }
 
-void Replica::broadcast(const std::vector<at::Tensor>& tensors) const {
+void Replica::broadcast(const std::vector<at::Tensor>& tensors, int root) const {
   if (!tensors.empty() && group_.size() > 1) {
     const at::NoGradGuard no_grad;
-    c10d::broadcast_coalesced(group_.process_group(), tensors, kBroadcastBytes, /*rank=*/0);
+    c10d::broadcast_coalesced(group_.process_group(), tensors, kBroadcastBytes, root);
+  }
+}
+
+// Rank 0's; while ranks join, those of the highest rank with inputs.
+void Replica::sync_buffers(bool has_inputs) {
+  if (!buffers_are_due_ || !forward_sync_buffers_ || group_.size() == 1) {
+    return;
+  }
+  const auto tensors = buffers(module_, ignored_);
+  if (!tensors.empty()) {
+    broadcast(tensors, join_ ? join_->common_rank(has_inputs) : 0);
   }
 }
 
@@ -173,6 +184,14 @@ void Replica::before_forward() {
     errors_.enter(Phase::kForward, stats_.steps + 1);
   }
   errors_.run([&] {
+    if (join_ && !with_gradients) {
+      reject(
+          "join: a forward without gradients inside join(); ranks without inputs do not follow "
+          "it, so evaluate outside");
+    }
+    if (join_) {
+      join_->begin_forward();
+    }
     if (with_gradients) {
       require_known_parameters();
       if (graph_ != nullptr && check_.is_on()) {
@@ -184,8 +203,9 @@ void Replica::before_forward() {
         check_.begin_step(stats_.steps + 1, reducer_->parameters());
       }
     }
-    if (buffers_are_due_ && forward_sync_buffers_ && group_.size() > 1) {
-      broadcast(buffers(module_, ignored_));
+    sync_buffers(/*has_inputs=*/true);
+    if (join_) {
+      static_cast<void>(join_->is_synchronized(*synchronizing_));
     }
   });
   forward_begun_ = Clock::now();
@@ -202,6 +222,9 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
     std::vector<at::Tensor> tensors;
     for (const at::Tensor* output : outputs) {
       tensors.push_back(*output);
+    }
+    if (join_) {
+      errors_.run([&] { reducer_->set_divisor(join_->divisor()); });
     }
     reducer_->expect_backward(tensors);
   }

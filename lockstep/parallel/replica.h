@@ -14,6 +14,7 @@
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/checks/replica_check.h"
 #include "lockstep/parallel/hooks/comm_hook.h"
+#include "lockstep/parallel/join/join.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/parallel/step_errors.h"
 
@@ -77,6 +78,13 @@ class Replica {
 
   void register_comm_hook(CommHook hook);
 
+  // From begin_join() to end_join(), ranks may have different numbers of inputs. shadow_others() is
+  // for a rank without any more; it returns when no rank has one, with the model of a rank that had
+  // the most.
+  void begin_join(const JoinOptions& options);
+  void shadow_others();
+  void end_join() noexcept;
+
   void before_forward();
   // Tells the others why this rank will be missing.
   void fail(const std::string& reason) noexcept { errors_.fail(reason); }
@@ -99,7 +107,9 @@ class Replica {
 
   void choose_devices(const DistributedDataParallelOptions& options);
   void require_known_parameters() const;
-  void broadcast(const std::vector<at::Tensor>& tensors) const;
+  void broadcast(const std::vector<at::Tensor>& tensors, int root = 0) const;
+  void sync_buffers(bool has_inputs);
+  void shadow_step();
   void finish_step(const CommunicationTimes& times);
   void count_step();
 
@@ -110,6 +120,7 @@ class Replica {
   std::optional<at::Device> input_device_;
   std::optional<at::Device> output_device_;
   bool forward_sync_buffers_;
+  std::optional<Join> join_;
   std::shared_ptr<bool> synchronizing_ = std::make_shared<bool>(true);
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
   StepErrors errors_;

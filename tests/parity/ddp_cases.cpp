@@ -118,6 +118,31 @@ void add_broad(Table& t) {
                 training(std::make_shared<Recomputed>));
 }
 
+// Rank r has r steps less than rank 0.
+void add_joins(Table& t) {
+  const JoinOptions all;
+  const JoinOptions active{.divide_by_initial_world_size = false};
+  const JoinOptions throws{.throw_on_early_termination = true};
+  const DistributedDataParallelOptions find{.find_unused_parameters = true};
+  const DistributedDataParallelOptions small{.bucket_cap_mb = 0.01};
+  t.add_both("join", {.model = "mlp", .steps = 5, .join = all}, training(mlp));
+  t.add_both("join_active", {.model = "mlp", .steps = 5, .join = active}, training(mlp));
+  t.add("join_buffers", {.model = "convnet", .steps = 5, .join = all}, training(convnet));
+  t.add("join_unused", {.model = "Branches", .steps = 6, .join = all, .options = find},
+        training<LossOfBranch>([] { return std::make_shared<Branches>(); }));
+  t.add("join_hook", {.model = "mlp", .steps = 5, .join = all, .hook = "fp16", .options = small},
+        training(mlp));
+  t.add("join_accumulate",
+        {.model = "mlp", .steps = 5, .passes = 2, .set_to_none = false, .join = all},
+        training(mlp));
+  t.add_both("join_throws", {.model = "convnet", .steps = 5, .join = throws}, training(convnet));
+  t.add_default("join_broad", {.model = "broad", .steps = 5, .join = all}, training(broad));
+  t.add_default("join_active_broad", {.model = "broad", .steps = 5, .join = active},
+                training(broad));
+  t.add_default("join_bf16_broad", {.model = "broad", .steps = 5, .join = all, .hook = "bf16"},
+                training(broad));
+}
+
 void add_hooks(Table& t) {
   const DistributedDataParallelOptions small{.bucket_cap_mb = 0.01};
   const DistributedDataParallelOptions find{.find_unused_parameters = true};
@@ -205,6 +230,7 @@ Table table() {
         {.model = "convnet", .evaluate = true, .options = {.forward_sync_buffers = false}},
         on_convnet);
   add_broad(t);
+  add_joins(t);
   add_hooks(t);
   t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
              training([] { return models::resnet18({.num_classes = 10}); }));

@@ -60,7 +60,16 @@ class Case:
     hook: str = ""  # A communication hook of hooks.py.
     averaged: bool = False  # The parameters of all ranks, every second step after local steps begin.
     options: dict = dataclasses.field(default_factory=dict)
+    join: dict | None = None  # Options of join(); rank r has r steps less.
     largest_world: int = models.RANKS
+
+    def steps_of(self, rank):
+        return self.steps if self.join is None else self.steps - rank
+
+    @property
+    def throws(self):
+        """All ranks end with the first that has no more inputs."""
+        return bool(self.join and self.join.get("throw_on_early_termination"))
 
 
 def both(name, case):
@@ -84,6 +93,7 @@ def channels_last(net):
 FIND = {"find_unused_parameters": True}
 STATIC = {"static_graph": True}
 CAPS = {"bucket_cap_mb_list": [0.001, 0.01, 0.002]}
+ACTIVE = {"divide_by_initial_world_size": False}
 CASES = {
     **both("mlp", Case(models.mlp)),
     **both("mlp_kept_gradients", Case(models.mlp, set_to_none=False)),
@@ -129,6 +139,17 @@ CASES = {
     "broad_evaluate": Case(models.broad_convnet, views=True, evaluate=True),
     "broad_two_forwards": Case(models.broad_convnet, loss_of_two_forwards, views=True),
     "broad_recomputed": Case(models.Recomputed, views=True),
+    # Ranks with different numbers of inputs.
+    **both("join", Case(models.mlp, join={}, steps=5)),
+    **both("join_active", Case(models.mlp, join=ACTIVE, steps=5)),
+    "join_buffers": Case(models.convnet, join={}, steps=5),
+    "join_unused": Case(models.Branches, loss_of_branch, join={}, steps=6, options=FIND),
+    "join_hook": Case(models.mlp, join={}, steps=5, hook="fp16", options={"bucket_cap_mb": 0.01}),
+    "join_accumulate": Case(models.mlp, join={}, steps=5, passes=2, set_to_none=False),
+    **both("join_throws", Case(models.convnet, join={"throw_on_early_termination": True}, steps=5)),
+    "join_broad": Case(models.broad, join={}, steps=5, views=True),
+    "join_active_broad": Case(models.broad, join=ACTIVE, steps=5, views=True),
+    "join_bf16_broad": Case(models.broad, join={}, steps=5, hook="bf16", views=True),
     # Communication hooks.
     **both("hook_allreduce", Case(models.mlp, hook="allreduce", options={"bucket_cap_mb": 0.01})),
     **both("hook_fp16", Case(models.mlp, hook="fp16", options={"bucket_cap_mb": 0.01})),

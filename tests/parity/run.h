@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 
+#include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/parity/hooks.h"
 #include "tests/parity/tensor_file.h"
@@ -23,8 +24,9 @@ struct Case {
   bool set_to_none = true;  // For zero_grad().
   double momentum = 0.9;
   double weight_decay = 1e-2;
-  bool evaluate = false;  // Two forwards without gradients after each step.
-  std::string hook;       // The name of a communication hook: hooks.h.
+  bool evaluate = false;            // Two forwards without gradients after each step.
+  std::optional<JoinOptions> join;  // Rank r has r steps less.
+  std::string hook;                 // The name of a communication hook: hooks.h.
   bool averaged = false;  // The parameters of all ranks, every second step after local steps begin.
   DistributedDataParallelOptions options{};
   int threads = 1;
@@ -58,11 +60,18 @@ class Run {
   // What the rank leaves: every loss, and at the end all parameters, gradients and buffers.
   Tensors train() {
     at::set_num_threads(case_.threads);
-    for (int step = 0; step < case_.steps; ++step) {
-      train(step);
-      if (case_.evaluate) {
-        evaluate(step);
+    const auto steps = [this] {
+      for (int step = 0; step < case_.steps - (case_.join ? rank_ : 0); ++step) {
+        train(step);
+        if (case_.evaluate) {
+          evaluate(step);
+        }
       }
+    };
+    if (case_.join) {
+      join(steps);
+    } else {
+      steps();
     }
     at::set_num_threads(1);
     for (const auto& item : ddp_->named_parameters()) {
@@ -114,6 +123,22 @@ class Run {
     optimizer_->step();
     if (case_.averaged) {
       averager_->average_parameters(ddp_->parameters());
+    }
+  }
+
+  // Whether it threw is a part of what the rank leaves.
+  template <class Steps>
+  void join(const Steps& steps) {
+    bool threw = false;
+    try {
+      ddp_->join(steps, *case_.join);
+    } catch (const UsageError&) {
+      threw = true;
+    }
+    if (case_.join->throw_on_early_termination) {
+      left_["threw"] = at::full({1}, threw ? 1 : 0, at::kLong);
+    } else if (threw) {
+      throw UsageError("join threw on rank " + std::to_string(rank_));
     }
   }
 

@@ -71,15 +71,34 @@ class Run:
             self.left[f"eval.{step}.{i}"] = self.ddp(self.batch(i)[0])
         self.ddp.train()
 
-    def train(self):
-        torch.set_num_threads(self.case.threads)
-        for step in range(self.case.steps):
+    def make_steps(self):
+        for step in range(self.case.steps_of(self.rank)):
             self.backward(step)
             self.optimizer.step()
             if self.averager:
                 self.averager.average_parameters(self.ddp.parameters())
             if self.case.evaluate:
                 self.evaluate(step)
+
+    def join(self):
+        """Whether it threw is a part of what the rank leaves."""
+        threw = 0
+        try:
+            with self.ddp.join(**self.case.join):
+                self.make_steps()
+        except RuntimeError as error:
+            if not self.case.throws or "exhausted" not in str(error):
+                raise
+            threw = 1
+        if self.case.throws:
+            self.left["threw"] = torch.tensor([threw])
+
+    def train(self):
+        torch.set_num_threads(self.case.threads)
+        if self.case.join is None:
+            self.make_steps()
+        else:
+            self.join()
         torch.set_num_threads(1)
         return self.end()
 

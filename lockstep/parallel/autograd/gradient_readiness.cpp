@@ -1,6 +1,7 @@
 #include "lockstep/parallel/autograd/gradient_readiness.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/autograd/used_map.h"
@@ -28,6 +29,12 @@ class AllTakePart : public GradientReadiness {
   void all_started() override {}
   bool took_part(std::size_t /*parameter*/) override { return true; }
   void finish() override {}
+  void shadow() override {  // As PyTorch: the order of the parameters.
+    if (order_.size() < parameters_) {
+      order_.resize(parameters_);
+      std::iota(order_.begin(), order_.end(), std::size_t{0});
+    }
+  }
   const std::vector<std::size_t>* order() const override {
     return order_.size() == parameters_ ? &order_ : nullptr;
   }
@@ -70,6 +77,10 @@ class FindUnused : public GradientReadiness {
   void finish() override {
     map_.finish_sum();
     map_.clear();
+  }
+  void shadow() override {
+    map_.start_sum();
+    finish();
   }
   const std::vector<std::size_t>* order() const override { return nullptr; }
   bool is_recordable() const override { return false; }
@@ -143,6 +154,9 @@ class StaticGraph : public GradientReadiness {
       map_.finish_sum();
       learned_ = true;
     }
+  }
+  void shadow() override {
+    throw UsageError("a static graph has the same steps on all ranks; do not set static_graph");
   }
   const std::vector<std::size_t>* order() const override {
     return order_.size() == parameters_.size() ? &order_ : nullptr;

@@ -47,6 +47,9 @@ class GradientReadiness {
   // All gradients are written.
   virtual void finish() = 0;
 
+  // This rank took part in a whole step with zeros, without a backward.
+  virtual void shadow() = 0;
+
   // The order in which gradients became complete, known after a whole step. Buckets can then be
   // planned anew by this order.
   [[nodiscard]] virtual const std::vector<std::size_t>* order() const = 0;

@@ -3,14 +3,34 @@
 #include <algorithm>
 #include <map>
 
+#include "lockstep/base/heap.h"
 #include "lockstep/parallel/autograd/gradient_hooks.h"
 
 namespace lockstep::parallel {
+namespace {
+
+// Activations and the like, which are freed in between.
+constexpr std::size_t kBesidesGradients = std::size_t{128} << 20;
+
+}  // namespace
 
 BucketSet::BucketSet(const std::vector<Parameter>& parameters, const Communication& communication,
                      const Options& options)
     : parameters_(parameters), communication_(communication), options_(options) {
   placement_ = make_placement();
+}
+
+// autograd allocates each gradient anew, and one that is not made in its bucket is freed as soon as
+// it has been copied. When malloc gave that memory back to the kernel, a step of ResNet-18 took
+// 13,700 page faults more: 9 % of its time (2-core Xeon, batch of 32 at 32x32, 2026-11-15).
+void BucketSet::keep_memory_of_gradients() const {
+  std::size_t bytes = 0;
+  for (const auto& parameter : parameters_) {
+    bytes += parameter.tensor.is_cpu() ? parameter.tensor.nbytes() : 0;
+  }
+  if (bytes > 0) {
+    keep_freed_memory(bytes + kBesidesGradients, Environment::of_this_process());
+  }
 }
 
 void BucketSet::set_mode(GradientBucket::Mode mode) {

@@ -28,6 +28,14 @@ class BucketSet {
 
   // To be called when how gradients travel has changed, before the next build().
   void set_mode(GradientBucket::Mode mode);
+  // Has malloc keep the memory that gradients take in every step.
+  void keep_memory_of_gradients() const;
+  // The buckets' averages become sums divided by this many ranks, until the next build().
+  void set_divisor(int ranks) {
+    for (auto& bucket : contents_->buckets) {
+      bucket.set_divisor(ranks);
+    }
+  }
   // Replaces all buckets; defined gradients move along.
   void build(const std::vector<Bucket>& plan);
   // What a plan needs to know of the parameters in this order.

@@ -84,6 +84,17 @@ void Communication::start(GradientBucket& bucket) {
   started_.push_back(std::move(started));
 }
 
+void Communication::start_zeros(GradientBucket& bucket) {
+  const auto& like = bucket.contents();
+  Started started{
+      .work = nullptr, .contents = {}, .copied = {}, .at = Clock::now(), .done = nullptr};
+  if (like.defined()) {
+    started.contents = allocate(like.numel(), like.options()).zero_();
+    started.work = bucket.reduce(started.contents);
+  }
+  started_.push_back(std::move(started));
+}
+
 void Communication::wait_for(std::size_t i) {
   if (!started_[i].work) {
     return;

@@ -48,6 +48,8 @@ class Communication {
   // it. On a GPU this is ordered after the current work of the current stream. The bucket is filled
   // on a separate stream and summed on one of the backend's, so backward need not wait for either.
   void start(GradientBucket& bucket);
+  // The same with zeros instead of the bucket's contents, which stay.
+  void start_zeros(GradientBucket& bucket);
   // Waits for the i-th sum that was started. On a GPU the current stream waits, the host does not.
   // Throws what the backend throws.
   void wait_for(std::size_t i);

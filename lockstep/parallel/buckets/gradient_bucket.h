@@ -80,6 +80,9 @@ class GradientBucket {
   // Starts the reduction, when all gradients are put. On a GPU the gradients are copied only now,
   // all with one kernel.
   Reduction::WorkPointer reduce();
+  // The same for zeros that are no gradients of this rank.
+  Reduction::WorkPointer reduce(const at::Tensor& zeros) { return reduction_->start(zeros, {}); }
+  void set_divisor(int ranks) { reduction_->set_divisor(ranks); }
   // The gradients that reduce() copied, which the current stream may still read.
   [[nodiscard]] std::vector<at::Tensor> take_copied() { return std::exchange(copied_, {}); }
 

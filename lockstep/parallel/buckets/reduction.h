@@ -40,6 +40,9 @@ class Reduction {
   // Starts what all ranks do with the bucket; its result replaces `flat`, which has the places.
   virtual WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) = 0;
 
+  // The average becomes a sum that is divided by this number, until it is called again.
+  virtual void set_divisor(int ranks) = 0;
+
   // Whether gradients stay as they come until start(), so that autograd may compute them in place.
   [[nodiscard]] virtual bool leaves_gradients() const = 0;
 };
@@ -65,6 +68,7 @@ class Average : public Reduction {
   void copy_all_in(const std::vector<at::Tensor>& places,
                    const std::vector<at::Tensor>& gradients) override;
   WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) override;
+  void set_divisor(int ranks) override { ranks_ = ranks; }
   [[nodiscard]] bool leaves_gradients() const override { return divide_ == Divide::kInSum; }
 
  private:

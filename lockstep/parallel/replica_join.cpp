@@ -1,0 +1,61 @@
+// The part of Replica that is for ranks whose inputs end at different times.
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/reducer.h"
+#include "lockstep/parallel/replica.h"
+
+namespace lockstep::parallel {
+
+void Replica::begin_join(const JoinOptions& options) {
+  errors_.run([&] {
+    if (join_) {
+      throw UsageError("join: the module is inside a join already");
+    }
+    if (!reducer_->can_shadow() || check_.is_on()) {
+      throw UsageError(
+          "join: with static_graph or check_replicas_every all ranks have the same "
+          "steps; set neither");
+    }
+    for (const auto& parameter : reducer_->parameters()) {
+      if (parameter.sparse) {
+        throw UsageError("join: the gradient of '" + parameter.name +
+                         "' is sparse, so a rank without inputs has no zeros for it; make its "
+                         "module without sparse");
+      }
+    }
+    join_.emplace(group_, reducer_->parameters().front().tensor.device(), options);
+  });
+}
+
+void Replica::end_join() noexcept {
+  join_.reset();
+  reducer_->set_divisor(group_.size());
+}
+
+void Replica::shadow_others() {
+  bool has_most_steps = true;
+  errors_.run([&] {
+    while (join_->shadow_forward() > 0) {
+      has_most_steps = false;
+      shadow_step();
+    }
+    auto tensors = states(module_, ignored_);
+    if (!forward_sync_buffers_) {  // Parameters come first.
+      tensors.resize(tensors.size() - buffers(module_, ignored_).size());
+    }
+    broadcast(tensors, join_->common_rank(has_most_steps));
+  });
+}
+
+void Replica::shadow_step() {
+  errors_.enter(Phase::kForward, stats_.steps + 1);
+  reducer_->before_forward();
+  sync_buffers(/*has_inputs=*/false);
+  buffers_are_due_ = join_->is_synchronized(false);
+  if (buffers_are_due_) {
+    errors_.enter(Phase::kBackward, stats_.steps + 1);
+    reducer_->shadow_backward();
+    count_step();
+  }
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,179 @@
+#include <gmock/gmock.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/hooks/default_hooks.h"
+#include "tests/parallel/nets.h"
+#include "tests/parallel/trial.h"
+
+namespace lockstep {
+namespace {
+
+using ::testing::AnyOf;
+using testing::Branches;
+using ::testing::HasSubstr;
+using testing::input_of;
+using testing::kAllLayers;
+using testing::run_ranks;
+using testing::same_on_all_ranks;
+using ::testing::ThrowsMessage;
+using testing::Trial;
+
+// Rank r has 5 - r inputs.
+int inputs_of(int rank) { return 5 - rank; }
+
+int ranks_with_input(int step, int ranks) {
+  int count = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    count += step < inputs_of(rank) ? 1 : 0;
+  }
+  return count;
+}
+
+TEST(Join, AveragesTheGradientsOfRanksThatStillHaveInputs) {
+  for (const bool initial : {true, false}) {
+    testing::on_ranks([initial](Group& world) {
+      Trial trial(world);
+      trial.ddp().join(
+          [&] {
+            for (int step = 0; step < inputs_of(world.rank()); ++step) {
+              trial.wrapped().zero_grad();
+              trial.add(step);
+              const int active = ranks_with_input(step, world.size());
+              const double divisor = initial ? world.size() : active;
+              std::vector<at::Tensor> sums(4);
+              for (int rank = 0; rank < active; ++rank) {
+                const auto local = trial.local_gradients(rank, step);
+                for (std::size_t i = 0; i < 4; ++i) {
+                  const auto part = local[i].mul(1.0 / divisor);
+                  sums[i] = sums[i].defined() ? sums[i] + part : part.clone();
+                }
+              }
+              for (std::size_t i = 0; i < 4; ++i) {
+                EXPECT_TRUE(at::allclose(trial.wrapped().weights[i].grad(), sums[i], 1e-5, 1e-7))
+                    << "step " << step << " w" << i;
+              }
+            }
+          },
+          {.divide_by_initial_world_size = initial});
+      EXPECT_EQ(trial.ddp().stats().steps, 5);
+      trial.step(9);  // Afterwards all is as before.
+    });
+  }
+}
+
+TEST(Join, LeavesGradientsOfARankWithoutInputsAlone) {
+  run_ranks(2, [](Group& world) {
+    Trial trial(world);
+    at::Tensor last;
+    trial.ddp().join([&] {
+      for (int step = 0; step < (world.rank() == 0 ? 2 : 5); ++step) {
+        trial.wrapped().zero_grad();
+        trial.add(step);
+      }
+      last = trial.wrapped().weights[0].grad().clone();
+    });
+    EXPECT_TRUE(trial.wrapped().weights[0].grad().equal(last));
+  });
+}
+
+TEST(Join, EndsWithTheModelAndBuffersOfARankThatHadTheMost) {
+  run_ranks(3, [](Group& world) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+    DistributedDataParallel ddp(net, world);
+    ddp.join([&] {
+      for (int step = 0; step < world.rank() + 1; ++step) {
+        net->zero_grad();
+        ddp(input_of(world.rank() + step)).square().sum().backward();
+        const at::NoGradGuard no_grad;
+        for (auto& parameter : net->parameters()) {
+          parameter.sub_(parameter.grad(), 0.01);
+        }
+      }
+    });
+    for (const auto& parameter : net->parameters()) {
+      EXPECT_TRUE(same_on_all_ranks(world, parameter));
+    }
+    for (const auto& buffer : net->buffers()) {
+      EXPECT_TRUE(same_on_all_ranks(world, buffer));
+    }
+    EXPECT_EQ(net->named_buffers()["1.num_batches_tracked"].item<int>(), 3);
+  });
+}
+
+TEST(Join, WorksForUnusedParametersHooksAndNoSync) {
+  run_ranks(2, [](Group& world) {
+    const int inputs = world.rank() == 0 ? 1 : 4;
+    auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, world, {.find_unused_parameters = true});
+    ddp.join([&] {
+      for (int step = 0; step < inputs; ++step) {
+        net->zero_grad();
+        ddp(input_of(step), 0).first.sum().backward();
+        EXPECT_FALSE(net->second->bias.grad().defined());
+      }
+    });
+    EXPECT_EQ(net->first->bias.grad()[0].item<float>(), inputs == 1 ? 8 : 4);
+
+    torch::nn::Linear second(4, 2);
+    DistributedDataParallel hooked(second, world);
+    hooked.register_comm_hook(allreduce_hook(world));
+    hooked.join([&] {
+      for (int step = 0; step < inputs; ++step) {
+        second->zero_grad();
+        {
+          const auto alone = hooked.no_sync();
+          hooked(input_of(step)).sum().backward();
+        }
+        hooked(input_of(step)).sum().backward();
+      }
+    });
+    EXPECT_EQ(second->bias.grad()[0].item<float>(), inputs == 1 ? 16 : 8);
+  });
+}
+
+TEST(Join, ThrowsOnAllRanksIfToldSo) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 2);
+    DistributedDataParallel ddp(net, world);
+    const auto train = [&] {
+      for (int step = 0; step < world.rank() + 1; ++step) {
+        ddp(input_of(step)).sum().backward();
+      }
+    };
+    EXPECT_THAT([&] { ddp.join(train, {.throw_on_early_termination = true}); },
+                ThrowsMessage<UsageError>(HasSubstr("no more inputs")));
+    net->zero_grad();
+    ddp(input_of(world.rank())).sum().backward();  // Ranks are still in step.
+    EXPECT_TRUE(same_on_all_ranks(world, net->weight.grad()));
+  });
+}
+
+TEST(Join, RefusesWhatCannotBeShadowed) {
+  const auto world = init_process_group();
+  torch::nn::Linear net(4, 2);
+  DistributedDataParallel fixed(net, world, {.static_graph = true});
+  EXPECT_THAT([&] { fixed.join([] {}); }, ThrowsMessage<UsageError>(HasSubstr("static_graph")));
+  DistributedDataParallel ddp(net, world);
+  EXPECT_THAT([&] { ddp.join([&] { ddp.join([] {}); }); },
+              ThrowsMessage<UsageError>(HasSubstr("inside a join already")));
+  EXPECT_THAT(
+      [&] {
+        ddp.join([&] {
+          const at::NoGradGuard no_grad;
+          ddp(input_of(0));
+        });
+      },
+      ThrowsMessage<UsageError>(HasSubstr("evaluate outside")));
+  torch::nn::Embedding words(torch::nn::EmbeddingOptions(5, 3).sparse(true));
+  DistributedDataParallel sparse(words, world);
+  EXPECT_THAT([&] { sparse.join([] {}); },
+              ThrowsMessage<UsageError>(HasSubstr("'weight' is sparse")));
+}
+
+}  // namespace
+}  // namespace lockstep
