@@ -47,6 +47,9 @@ class DistributedDataParallel {
   // tensor_visitor.h knows or was told of.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
+    if (replica_->counts_samples() && !replica_->knows_samples()) {
+      (count_rows(arguments), ...);
+    }
     replica_->before_forward();
     auto output = call(std::forward<Arguments>(arguments)...);
     std::vector<at::Tensor*> tensors;
@@ -89,10 +92,14 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(replica_->synchronizing()); }
 
+  // With mean_over_samples: how many samples the next forward's loss is the mean of, where that is
+  // not the first dimension of forward's first tensor.
+  void set_samples(double samples) { replica_->set_samples(samples); }
+
   // For ranks with different numbers of inputs: a rank whose `body`, the training loop, has
   // returned takes part in the steps of the others with zeros. When all have returned, all have the
   // model of a rank that made the most steps. Forwards without gradients belong outside. Throws
-  // UsageError with static_graph, sparse gradients or check_replicas_every.
+  // UsageError with static_graph, mean_over_samples, sparse gradients or check_replicas_every.
   template <class Body>
   void join(Body&& body, const JoinOptions& options = {}) {
     struct End {
@@ -144,6 +151,15 @@ class DistributedDataParallel {
   }
 
  private:
+  template <class Argument>
+  void count_rows(const Argument& argument) {
+    if constexpr (std::is_same_v<Argument, at::Tensor>) {
+      if (!replica_->knows_samples() && argument.defined() && argument.dim() > 0) {
+        replica_->set_samples(static_cast<double>(argument.size(0)));
+      }
+    }
+  }
+
   template <class... Arguments>
   auto call(Arguments&&... arguments) {
     try {

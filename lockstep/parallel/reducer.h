@@ -60,9 +60,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // first one is ready.
   void backward_passes_outputs_of(std::uint64_t step);
 
-  // For ranks whose inputs end at different times. Gradients become sums divided by this many
-  // ranks, instead of all.
-  void set_divisor(int ranks) { buckets_.set_divisor(ranks); }
+  // For ranks whose inputs differ in number. This rank adds its gradients divided by this number,
+  // instead of that of the ranks.
+  void set_divisor(double divisor) { buckets_.set_divisor(divisor); }
   // This rank has no inputs in a step that the others synchronize: it adds zeros, and its `.grad`
   // stay as they are.
   void shadow_backward();

@@ -107,13 +107,23 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
     reducer_ =
         std::make_shared<Reducer>(group_, std::move(parameters), chosen, errors_,
                                   [this](const CommunicationTimes& times) { finish_step(times); });
+    if (options.mean_over_samples) {
+      count_.emplace(group_, reducer_->parameters().front().tensor.device());
+    }
   });
 }
 
 Replica::~Replica() = default;
 
 void Replica::register_comm_hook(CommHook hook) {
-  errors_.run([&] { reducer_->register_comm_hook(std::move(hook)); });
+  errors_.run([&] {
+    if (count_) {
+      reject(
+          "register_comm_hook: mean_over_samples is set, and a hook divides by itself; leave one "
+          "out");
+    }
+    reducer_->register_comm_hook(std::move(hook));
+  });
 }
 
 void Replica::choose_devices(const DistributedDataParallelOptions& options) {
@@ -179,6 +189,7 @@ void Replica::sync_buffers(bool has_inputs) {
 
 void Replica::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
+  const auto samples = std::exchange(samples_, std::nullopt);
   if (with_gradients) {
     graph_ = device::Graph::recording();
     errors_.enter(Phase::kForward, stats_.steps + 1);
@@ -191,6 +202,9 @@ void Replica::before_forward() {
     }
     if (join_) {
       join_->begin_forward();
+    }
+    if (count_ && with_gradients && *synchronizing_) {
+      count_samples(samples);
     }
     if (with_gradients) {
       require_known_parameters();
@@ -223,8 +237,8 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
     for (const at::Tensor* output : outputs) {
       tensors.push_back(*output);
     }
-    if (join_) {
-      errors_.run([&] { reducer_->set_divisor(join_->divisor()); });
+    if (join_ || count_) {
+      errors_.run([&] { reducer_->set_divisor(join_ ? join_->divisor() : count_->divisor()); });
     }
     reducer_->expect_backward(tensors);
   }

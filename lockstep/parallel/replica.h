@@ -15,6 +15,7 @@
 #include "lockstep/parallel/checks/replica_check.h"
 #include "lockstep/parallel/hooks/comm_hook.h"
 #include "lockstep/parallel/join/join.h"
+#include "lockstep/parallel/join/sample_count.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/parallel/step_errors.h"
 
@@ -55,6 +56,11 @@ struct DistributedDataParallelOptions {
   bool init_sync = true;
   // Names of parameters and buffers that are left alone.
   std::set<std::string> parameters_to_ignore;
+  // Gradients become those of the mean over the samples of all ranks, instead of the mean of the
+  // ranks' means: a rank counts as much as its batch has samples, and one with an empty batch adds
+  // zeros. The samples are the first dimension of the first tensor that forward gets, or what
+  // set_samples() says.
+  bool mean_over_samples = false;
   // Sums gradients also in a group of one rank, where there is nothing to sum: to measure on one
   // GPU what the reduction costs.
   bool reduce_alone = false;
@@ -85,6 +91,12 @@ class Replica {
   void shadow_others();
   void end_join() noexcept;
 
+  // How many samples the next forward's loss is the mean of; the last call counts. Needed where
+  // counts_samples().
+  [[nodiscard]] bool counts_samples() const { return count_.has_value(); }
+  void set_samples(double samples) { samples_ = samples; }
+  [[nodiscard]] bool knows_samples() const { return samples_.has_value(); }
+
   void before_forward();
   // Tells the others why this rank will be missing.
   void fail(const std::string& reason) noexcept { errors_.fail(reason); }
@@ -110,6 +122,7 @@ class Replica {
   void broadcast(const std::vector<at::Tensor>& tensors, int root = 0) const;
   void sync_buffers(bool has_inputs);
   void shadow_step();
+  void count_samples(std::optional<double> samples);
   void finish_step(const CommunicationTimes& times);
   void count_step();
 
@@ -121,6 +134,8 @@ class Replica {
   std::optional<at::Device> output_device_;
   bool forward_sync_buffers_;
   std::optional<Join> join_;
+  std::optional<SampleCount> count_;
+  std::optional<double> samples_;  // Of the next forward.
   std::shared_ptr<bool> synchronizing_ = std::make_shared<bool>(true);
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
   StepErrors errors_;

@@ -1,4 +1,5 @@
-// The part of Replica that is for ranks whose inputs end at different times.
+// The part of Replica that is for ranks with batches of different sizes, or different numbers of
+// them.
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/reducer.h"
 #include "lockstep/parallel/replica.h"
@@ -10,10 +11,10 @@ void Replica::begin_join(const JoinOptions& options) {
     if (join_) {
       throw UsageError("join: the module is inside a join already");
     }
-    if (!reducer_->can_shadow() || check_.is_on()) {
+    if (!reducer_->can_shadow() || check_.is_on() || count_) {
       throw UsageError(
-          "join: with static_graph or check_replicas_every all ranks have the same "
-          "steps; set neither");
+          "join: with static_graph, check_replicas_every or mean_over_samples all ranks have the "
+          "same steps; set none of them");
     }
     for (const auto& parameter : reducer_->parameters()) {
       if (parameter.sparse) {
@@ -56,6 +57,20 @@ void Replica::shadow_step() {
     reducer_->shadow_backward();
     count_step();
   }
+}
+
+// After several forwards their gradients count as much as the last one has samples.
+void Replica::count_samples(std::optional<double> samples) {
+  if (!samples) {
+    throw UsageError(
+        "mean_over_samples: no argument of forward is a tensor with a dimension, so the number of "
+        "samples is unknown; call set_samples() before each forward");
+  }
+  if (graph_ != nullptr) {
+    throw UsageError(
+        "mean_over_samples waits for the GPU, so the step cannot be recorded; do not set it");
+  }
+  count_->begin(*samples);
 }
 
 }  // namespace lockstep::parallel

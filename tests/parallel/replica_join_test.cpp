@@ -1,8 +1,11 @@
+#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/utils.h>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -151,6 +154,69 @@ TEST(Join, ThrowsOnAllRanksIfToldSo) {
     ddp(input_of(world.rank())).sum().backward();  // Ranks are still in step.
     EXPECT_TRUE(same_on_all_ranks(world, net->weight.grad()));
   });
+}
+
+// As many rows as the rank has in this step: 0 to 4.
+at::Tensor rows_of(int rank, int step) {
+  return input_of(rank + step).narrow(0, 0, (rank * 2 + step) % 5);
+}
+
+TEST(MeanOverSamples, GivesTheGradientOfTheMeanOverAllSamples) {
+  run_ranks(3, [](Group& world) {
+    const auto make = [] {
+      torch::manual_seed(1);
+      return torch::nn::Sequential(torch::nn::Linear(4, 300), torch::nn::Linear(300, 300));
+    };
+    auto net = make();
+    auto alone = make();
+    DistributedDataParallel ddp(net, world, {.mean_over_samples = true});
+    for (int step = 0; step < 5; ++step) {
+      net->zero_grad();
+      ddp(rows_of(world.rank(), step)).square().mean().backward();
+      alone->zero_grad();
+      const auto all = at::cat({rows_of(0, step), rows_of(1, step), rows_of(2, step)});
+      alone->forward(all).square().mean().backward();
+      for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_TRUE(
+            at::allclose(net->parameters()[i].grad(), alone->parameters()[i].grad(), 1e-4, 1e-6))
+            << "step " << step << " parameter " << i;
+      }
+    }
+  });
+}
+
+TEST(MeanOverSamples, TakesTheNumberThatItIsTold) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 2);
+    DistributedDataParallel ddp(net, world, {.mean_over_samples = true});
+    const double samples = world.rank() == 0 ? 3 : 1;
+    for (int step = 0; step < 3; ++step) {
+      net->zero_grad();
+      {
+        const auto alone = ddp.no_sync();
+        ddp(input_of(0));  // Its rows do not count in the next forward.
+      }
+      if (step < 2) {
+        ddp.set_samples(samples);
+      }
+      (ddp(input_of(0)).sum() * (world.rank() + 1)).backward();
+      EXPECT_EQ(net->bias.grad()[0].item<float>(), 8 * (step < 2 ? (3 * 1 + 1 * 2) / 4. : 1.5));
+    }
+  });
+}
+
+TEST(MeanOverSamples, RefusesWhatItCannotWeigh) {
+  struct Number : torch::nn::Module {
+    Number() { weight = register_parameter("weight", at::ones({2})); }
+    at::Tensor forward(double factor) { return weight * factor; }
+    at::Tensor weight;
+  };
+  const auto world = init_process_group();
+  DistributedDataParallel ddp(std::make_shared<Number>(), world, {.mean_over_samples = true});
+  EXPECT_THAT([&] { ddp(2.0); }, ThrowsMessage<UsageError>(HasSubstr("call set_samples()")));
+  EXPECT_THAT([&] { ddp.register_comm_hook(noop_hook()); },
+              ThrowsMessage<UsageError>(HasSubstr("a hook divides by itself")));
+  EXPECT_THAT([&] { ddp.join([] {}); }, ThrowsMessage<UsageError>(HasSubstr("mean_over_samples")));
 }
 
 TEST(Join, RefusesWhatCannotBeShadowed) {

@@ -30,10 +30,10 @@ class BucketSet {
   void set_mode(GradientBucket::Mode mode);
   // Has malloc keep the memory that gradients take in every step.
   void keep_memory_of_gradients() const;
-  // The buckets' averages become sums divided by this many ranks, until the next build().
-  void set_divisor(int ranks) {
+  // This rank adds its gradients divided by this number, until the next build().
+  void set_divisor(double divisor) {
     for (auto& bucket : contents_->buckets) {
-      bucket.set_divisor(ranks);
+      bucket.set_divisor(divisor);
     }
   }
   // Replaces all buckets; defined gradients move along.

@@ -82,7 +82,7 @@ class GradientBucket {
   Reduction::WorkPointer reduce();
   // The same for zeros that are no gradients of this rank.
   Reduction::WorkPointer reduce(const at::Tensor& zeros) { return reduction_->start(zeros, {}); }
-  void set_divisor(int ranks) { reduction_->set_divisor(ranks); }
+  void set_divisor(double divisor) { reduction_->set_divisor(divisor); }
   // The gradients that reduce() copied, which the current stream may still read.
   [[nodiscard]] std::vector<at::Tensor> take_copied() { return std::exchange(copied_, {}); }
 

@@ -20,7 +20,7 @@ class HookReduction : public Reduction {
   void copy_all_in(const std::vector<at::Tensor>& places,
                    const std::vector<at::Tensor>& gradients) override;
   WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) override;
-  void set_divisor(int /*ranks*/) override {}  // The hook divides.
+  void set_divisor(double /*divisor*/) override {}  // The hook divides.
   [[nodiscard]] bool leaves_gradients() const override { return true; }
 
  private:

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 namespace lockstep::parallel {
@@ -23,7 +24,7 @@ c10d::ReduceOp sum_times(double factor) {
 }  // namespace
 
 Average::Average(int ranks, Divide divide, AllReduce all_reduce)
-    : ranks_(ranks), divide_(divide), all_reduce_(std::move(all_reduce)) {}
+    : divisor_(ranks), divide_(divide), all_reduce_(std::move(all_reduce)) {}
 
 // Gradients go straight to the c10d backend, past Group::all_reduce() with its numbering and
 // checks.
@@ -62,7 +63,7 @@ void Average::copy_in(std::size_t i, const at::Tensor& place, const at::Tensor& 
     place.copy_(gradient.detach());
     return;
   }
-  const auto factor = at::native::wrapped_scalar_tensor(1.0 / ranks_);
+  const auto factor = at::native::wrapped_scalar_tensor(1.0 / divisor_);
   if (gradient.requires_grad()) {  // backward(create_graph=true): the copy has no history.
     place.copy_(gradient.detach().mul(factor));
   } else {
@@ -72,7 +73,7 @@ void Average::copy_in(std::size_t i, const at::Tensor& place, const at::Tensor& 
 }
 
 void Average::added_in_place(std::size_t i, const at::Tensor& place) {
-  place.div_(ranks_);
+  place.div_(divisor_);
   mark(i, true);
 }
 
@@ -80,20 +81,24 @@ void Average::copy_all_in(const std::vector<at::Tensor>& places,
                           const std::vector<at::Tensor>& gradients) {
   at::_foreach_copy_(places, gradients);
   if (divide_ == Divide::kBefore) {
-    at::_foreach_mul_(places, 1.0 / ranks_);
+    at::_foreach_mul_(places, 1.0 / divisor_);
   }
 }
 
 Reduction::WorkPointer Average::start(const at::Tensor& flat,
                                       const std::vector<at::Tensor>& places) {
+  if (std::isinf(divisor_)) {  // The gradients of an empty batch may be no numbers.
+    flat.zero_();
+    return all_reduce_(flat, c10d::ReduceOp::SUM);
+  }
   const bool some_divided = std::find(divided_.begin(), divided_.end(), true) != divided_.end();
   if (!some_divided && divide_ == Divide::kInSum) {
-    return all_reduce_(flat, sum_times(1.0 / ranks_));
+    return all_reduce_(flat, sum_times(1.0 / divisor_));
   }
   divided_.resize(places.size());
   for (std::size_t i = 0; some_divided && i < places.size(); ++i) {
     if (!divided_[i]) {
-      places[i].mul_(1.0 / ranks_);
+      places[i].mul_(1.0 / divisor_);
     }
   }
   return all_reduce_(flat, c10d::ReduceOp::SUM);

@@ -40,8 +40,9 @@ class Reduction {
   // Starts what all ranks do with the bucket; its result replaces `flat`, which has the places.
   virtual WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) = 0;
 
-  // The average becomes a sum that is divided by this number, until it is called again.
-  virtual void set_divisor(int ranks) = 0;
+  // This rank adds its gradients divided by this number, instead of that of the ranks; infinite:
+  // it adds zeros, whatever they are.
+  virtual void set_divisor(double divisor) = 0;
 
   // Whether gradients stay as they come until start(), so that autograd may compute them in place.
   [[nodiscard]] virtual bool leaves_gradients() const = 0;
@@ -68,13 +69,13 @@ class Average : public Reduction {
   void copy_all_in(const std::vector<at::Tensor>& places,
                    const std::vector<at::Tensor>& gradients) override;
   WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) override;
-  void set_divisor(int ranks) override { ranks_ = ranks; }
+  void set_divisor(double divisor) override { divisor_ = divisor; }
   [[nodiscard]] bool leaves_gradients() const override { return divide_ == Divide::kInSum; }
 
  private:
   void mark(std::size_t i, bool divided);
 
-  int ranks_;
+  double divisor_;
   Divide divide_;
   AllReduce all_reduce_;
   std::vector<bool> divided_;  // By place, in this step.

@@ -5,6 +5,9 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "tests/parallel/buckets/averages.h"
 
 namespace lockstep::parallel {
@@ -46,6 +49,40 @@ TEST(Average, LeavesTheDivisionToTheSum) {
   EXPECT_EQ(op, c10d::ReduceOp::PREMUL_SUM);
   EXPECT_EQ(factor_of(op), 0.25);
   EXPECT_TRUE(bucket.flat.equal(at::tensor({2.F, 2.F, 1.F, 1.F})));
+}
+
+TEST(Average, DividesByAnotherNumberIfToldSo) {
+  for (const auto divide : {Divide::kBefore, Divide::kInSum}) {
+    const TwoGradients bucket;
+    c10d::ReduceOp op;
+    const auto average = average_of(4, divide, &op);
+    average->set_divisor(2);
+    average->copy_in(0, bucket.places[0], at::full({2}, 2.0F));
+    average->added_in_place(1, bucket.places[1]);
+    average->start(bucket.flat, bucket.places);
+    EXPECT_TRUE(bucket.flat.equal(at::tensor({1.F, 1.F, .5F, .5F})));
+  }
+  const TwoGradients bucket;
+  c10d::ReduceOp op;
+  const auto average = average_of(4, Divide::kInSum, &op);
+  average->set_divisor(2.5);
+  average->copy_in(0, bucket.places[0], at::full({2}, 2.0F));
+  average->made_in_place(1);
+  average->start(bucket.flat, bucket.places);
+  EXPECT_EQ(factor_of(op), 1 / 2.5);
+}
+
+TEST(Average, AddsZerosWithAnInfiniteDivisorWhateverTheGradients) {
+  for (const auto divide : {Divide::kBefore, Divide::kInSum}) {
+    const TwoGradients bucket;
+    c10d::ReduceOp op;
+    const auto average = average_of(4, divide, &op);
+    average->set_divisor(std::numeric_limits<double>::infinity());
+    average->copy_in(0, bucket.places[0], at::full({2}, std::nanf("")));
+    average->made_in_place(1);
+    average->start(bucket.flat, bucket.places);
+    EXPECT_TRUE(bucket.flat.eq(0).all().item<bool>());
+  }
 }
 
 TEST(Average, DividesAllWhereOneIsDividedInPlace) {
