@@ -79,7 +79,7 @@ class FindUnused : public GradientReadiness {
     map_.clear();
   }
   void shadow() override {
-    map_.start_sum();
+    map_.start_sum_again();
     finish();
   }
   const std::vector<std::size_t>* order() const override { return nullptr; }

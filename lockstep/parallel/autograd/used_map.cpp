@@ -1,6 +1,5 @@
 #include "lockstep/parallel/autograd/used_map.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
@@ -11,7 +10,7 @@ namespace lockstep::parallel {
 UsedMap::UsedMap(const Group& group, std::size_t parameters, at::Device device)
     : group_(group),
       used_(at::zeros({static_cast<std::int64_t>(parameters)}, at::kInt)),
-      on_device_(at::empty({static_cast<std::int64_t>(parameters)},
+      on_device_(at::zeros({static_cast<std::int64_t>(parameters)},
                            at::TensorOptions(at::kInt).device(device))) {}
 
 void UsedMap::mark(std::size_t parameter) { used_.mutable_data_ptr<int>()[parameter] = 1; }
@@ -25,6 +24,12 @@ void UsedMap::start_sum() {
   } else {
     on_device_.copy_(used_);
   }
+  sum();
+}
+
+void UsedMap::start_sum_again() { sum(); }
+
+void UsedMap::sum() {
   std::vector<at::Tensor> tensors{on_device_};
   sum_ = group_.process_group()->allreduce(tensors);
   summed_ = false;

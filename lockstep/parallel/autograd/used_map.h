@@ -16,6 +16,9 @@ class UsedMap {
   void mark(std::size_t parameter);
   // Starts to sum the ranks' maps; a collective.
   void start_sum();
+  // The same for a rank that has no inputs any more: it says again what the last sum said, as in
+  // PyTorch, where a parameter that was used in this rank's last step counts as used from then on.
+  void start_sum_again();
   // Waits for the sum only if the parameter was not used here.
   [[nodiscard]] bool anywhere(std::size_t parameter);
   // Waits for the sum, if nobody did.
@@ -23,6 +26,8 @@ class UsedMap {
   void clear();
 
  private:
+  void sum();
+
   Group group_;
   at::Tensor used_;       // int32 on the CPU, as Python's DDP has it.
   at::Tensor on_device_;  // What travels.

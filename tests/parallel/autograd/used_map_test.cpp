@@ -24,6 +24,24 @@ TEST(UsedMap, KnowsWhatIsUsedOnAnyRank) {
   });
 }
 
+TEST(UsedMap, SaysAgainWhatTheLastSumSaid) {
+  run_ranks(2, [](Group& world) {
+    UsedMap map(world, 3, at::kCPU);
+    map.mark(static_cast<std::size_t>(world.rank()));
+    map.start_sum();
+    map.finish_sum();
+    map.clear();
+    if (world.rank() == 0) {
+      map.start_sum();
+    } else {
+      map.start_sum_again();
+    }
+    EXPECT_TRUE(map.anywhere(0));
+    EXPECT_TRUE(map.anywhere(1));
+    EXPECT_FALSE(map.anywhere(2));
+  });
+}
+
 TEST(UsedMap, NeedsNoSumWhereAllIsUsedHere) {
   run_ranks(2, [](Group& world) {
     UsedMap map(world, 2, at::kCPU);
