@@ -32,7 +32,12 @@ TrainConfig table_in(const toys::Folder& folder) {
 // What it prints on stdout; its exit code must be 0.
 std::string printed_by(const TrainConfig& config) {
   testing::internal::CaptureStdout();
-  EXPECT_EQ(train(config, init_process_group(), {{"own", make_own}}), 0);
+  try {
+    EXPECT_EQ(train(config, init_process_group(), {{"own", make_own}}), 0);
+  } catch (...) {
+    (void)testing::internal::GetCapturedStdout();
+    throw;
+  }
   return testing::internal::GetCapturedStdout();
 }
 
@@ -57,7 +62,6 @@ TEST(Train, EvalOnlyOfInitWeightsRefusesSamplesThatWereLearned) {
   EXPECT_THAT(
       [&] { printed_by(config); },
       testing::ThrowsMessage<UsageError>(testing::HasSubstr("--seed is '1' here and '0' there")));
-  (void)testing::internal::GetCapturedStdout();
 }
 
 TEST(Train, ARestartThatFindsAllDonePrintsTheSummaryForPrograms) {
