@@ -21,6 +21,8 @@ case ${1:-lint} in
     # take it most of the time.
     in_phase "configure" configure tidy
     configure alone
+    # What is not upstream yet; without an upstream, all that is not known to be clean.
+    export SINCE=${SINCE:-$(git merge-base HEAD '@{upstream}' 2>/dev/null || true)}
     export JOBS=$(jobs) CLANG_TIDY
     CLANG_TIDY=$(clang_tidy)
     in_phase "clang-tidy" python3 scripts/lint_files.py tidy build/tidy/compile_commands.json \

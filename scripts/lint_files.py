@@ -4,8 +4,9 @@
 `tidy` is for joined files: clang-tidy without the static analyzer, which looks at no included file.
 `analyze` is the static analyzer. It and `alone` compile each file by itself: builds join files, so one
 of them can live on another's includes.
-A file that was clean is not looked at again until its text, with all it includes, or the tool changes
-(build/clean remembers); ALL=1 looks at everything.
+SINCE=COMMIT leaves out files in which nothing changed since that commit, nor in the headers that they
+name. A file that was clean is not looked at again until its text, with all it includes, or the tool
+changes (build/clean remembers). ALL=1 looks at everything.
 """
 
 import concurrent.futures
@@ -21,6 +22,7 @@ import sys
 import time
 
 CLEAN = pathlib.Path("build/clean")
+ALL = os.environ.get("ALL", "0") not in ("", "0")
 
 
 def run(arguments, directory):
@@ -54,7 +56,7 @@ def fingerprint(mode, command, tool_version):
 def look_at(mode, command, tool_version):
     key = fingerprint(mode, command, tool_version)
     stamp = CLEAN / key if key else None
-    if stamp and stamp.exists() and os.environ.get("ALL", "0") in ("", "0"):
+    if stamp and stamp.exists() and not ALL:
         return "known", ""
     result = run(tool_for(mode, command), command["directory"])
     if result.returncode != 0:
@@ -64,11 +66,41 @@ def look_at(mode, command, tool_version):
     return "clean", ""
 
 
+def changed_since(commit):
+    """The files, those that git does not know yet included; by path from the root."""
+    names = []
+    for command in (["git", "diff", "--name-only", commit], ["git", "ls-files", "--others", "--exclude-standard"]):
+        result = run(command, ".")
+        if result.returncode != 0:
+            sys.exit(f"lint_files.py: SINCE={commit}: {result.stderr.strip()}")
+        names += result.stdout.splitlines()
+    return set(names)
+
+
+def is_changed(file, changed):
+    """Whether it or a file that it names changed. A joined file names those in it, which name headers."""
+    path = pathlib.Path(os.path.relpath(file))
+    if str(path) in changed:
+        return True
+    named = re.findall(r'^#include "([^"]+)"', path.read_text(), re.M)
+    if "Unity" in path.parts:
+        return any(is_changed(name, changed) for name in named)
+    return any(name in changed for name in named)
+
+
 def main():
     mode, database, pattern = sys.argv[1:]
     commands = [c for c in json.load(open(database)) if re.search(pattern, c["file"])]
     if not commands:
         sys.exit(f"lint_files.py: no file of {database} matches {pattern}")
+    since = os.environ.get("SINCE")
+    if since and not ALL:
+        changed = changed_since(since)
+        found = len(commands)
+        commands = [c for c in commands if is_changed(c["file"], changed)]
+        print(f"{len(commands)} of {found} files changed since {since}; ALL=1 looks at all")
+        if not commands:
+            return 0
     CLEAN.mkdir(parents=True, exist_ok=True)
     if not shutil.which(tool_for(mode, commands[0])[0]):
         sys.exit(f"lint_files.py: no {tool_for(mode, commands[0])[0]}; run scripts/setup.sh check")
