@@ -1,5 +1,4 @@
-// DataParallel and DistributedDataParallel train the same network on the same batches; a table says
-// where the time of a step goes.
+// DataParallel and DistributedDataParallel train one network; where does the time of a step go?
 //
 //   build/bin/examples/data_parallel_vs_ddp [REPLICAS [STEPS]]
 #include <c10/core/CachingDeviceAllocator.h>
@@ -28,13 +27,12 @@ namespace {
 constexpr int kMost = 16;
 constexpr int kBatch = 32;  // Over all replicas.
 
-// Milliseconds of a step, and MiB at most on each device, or in each rank.
+// Milliseconds of a step; MiB of each device or rank.
 struct Result {
   lockstep::DataParallelTimes parts;
   double forward = 0;
   double backward = 0;
   double optimizer = 0;
-  double loss = 0;
   double peak[kMost] = {};
   [[nodiscard]] double step() const { return forward + backward + optimizer; }
 };
@@ -53,22 +51,25 @@ double peak_mebibytes(at::Device device) {
 template <class Model>
 void train(Model& model, at::Device device, int steps, int part, int parts, Result& result) {
   lockstep::optim::SGD optimizer(model.module()->parameters(), {.lr = 0.01});
-  const auto images = torch::rand({kBatch, 3, 64, 64}).chunk(parts)[part].to(device);
-  const auto labels = torch::randint(10, {kBatch}).chunk(parts)[part].to(device);
+  const auto images = torch::rand({kBatch, 3, 64, 64}).tensor_split(parts)[part].to(device);
+  const auto labels = torch::randint(10, {kBatch}).tensor_split(parts)[part].to(device);
   lockstep::parallel::Stopwatch watch;
+  const auto lap = [&] {
+    device.is_cuda() ? torch::cuda::synchronize() : void();
+    return 1000 * watch.lap() / steps;
+  };
   for (int i = -1; i < steps; ++i) {  // The first one warms up.
     if (i == 0) {
       result = {};
     }
     optimizer.zero_grad();
-    watch.lap();
+    lap();
     const auto loss = torch::nn::functional::cross_entropy(model(images), labels);
-    result.loss = loss.template item<double>();  // On a GPU, waits for it.
-    result.forward += 1000 * watch.lap() / steps;
+    result.forward += lap();
     loss.backward();
-    result.backward += 1000 * watch.lap() / steps;
+    result.backward += lap();
     optimizer.step();
-    result.optimizer += 1000 * watch.lap() / steps;
+    result.optimizer += lap();
     if constexpr (requires { model.times(); }) {
       result.parts.replicate += 1000 * model.times().replicate / steps;
       result.parts.scatter += 1000 * model.times().scatter / steps;

@@ -261,11 +261,12 @@ void Reducer::shadow_backward() {
     for (std::size_t b = 0; b < buckets().size(); ++b) {
       communication_.start_zeros(buckets_[b]);
     }
+    readiness_->shadow();  // Where backward does it: a hook may have collectives behind its first.
     for (std::size_t b = 0; b < buckets().size(); ++b) {
       communication_.wait_for(b);
     }
+    readiness_->finish();
     communication_.finish();
-    readiness_->shadow();
     ++steps_;
   });
 }

@@ -62,8 +62,9 @@ void StepErrors::explain() {
       comm::rethrow_as_peer_error(what());
     }
   } catch (const PeerError& error) {
-    lost_a_peer_ = true;
-    throw PeerError(with_place(error.what()) + left_by_others());
+    // Calls may be nested: the reasons of others are said once.
+    const bool said = std::exchange(lost_a_peer_, true);
+    throw PeerError(with_place(error.what()) + (said ? "" : left_by_others()));
   } catch (const UsageError& error) {
     fail(with_place(error.what()));
     throw UsageError(with_place(error.what()));

@@ -11,6 +11,7 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include "tests/parallel/in_child.h"
@@ -81,6 +82,33 @@ TEST(DataParallel, TwoForwardsMayComeBeforeTheirBackwards) {
     gradient_of(parallel);
     EXPECT_TRUE(
         at::allclose(net->parameters()[0].grad(), alone->parameters()[0].grad(), 1e-5, 1e-6));
+  });
+}
+
+// A validation between forward and backward, and weights that change.
+TEST(DataParallel, AGraphKeepsTheWeightsOfItsForward) {
+  test::in_child([] {
+    torch::nn::Sequential net(torch::nn::Conv1d(1, 2, 3), torch::nn::Conv1d(2, 1, 3));
+    DataParallel parallel(net, on_cpus(2));
+    const auto data = at::rand({4, 1, 6});
+    net->zero_grad();
+    parallel(data).sum().backward();
+    const auto expected = net->parameters()[0].grad().clone();
+    net->zero_grad();
+    const auto sum = parallel(data).sum();
+    {
+      const at::NoGradGuard no_grad;
+      (void)parallel(data);
+      for (auto& weight : net->parameters()) {
+        weight.data().mul_(2);  // Unseen by autograd, as set_data() in an optimizer of one's own.
+      }
+    }
+    const auto later = parallel(data);
+    for (auto& weight : net->parameters()) {
+      weight.data().mul_(0.5);
+    }
+    sum.backward();
+    EXPECT_TRUE(at::allclose(net->parameters()[0].grad(), expected, 1e-5, 1e-6));
   });
 }
 

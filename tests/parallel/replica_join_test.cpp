@@ -139,6 +139,30 @@ TEST(Join, WorksForUnusedParametersHooksAndNoSync) {
   });
 }
 
+// The sum of who used what comes between the first sums of buckets and those that follow them, also
+// on a rank without inputs.
+TEST(Join, CollectivesBehindTheFirstOfAHookMeetEachOther) {
+  run_ranks(2, [](Group& world) {
+    auto net = std::make_shared<Branches>();
+    DistributedDataParallel ddp(net, world, {.find_unused_parameters = true});
+    ddp.register_comm_hook([&world](GradBucket& bucket) {
+      const auto sum = bucket.buffer();
+      return TensorFuture(world.all_reduce(sum), sum).then([&world](const at::Tensor& value) {
+        auto halves = value.div(2.0 * world.size());
+        world.all_reduce(halves).wait();  // Both ranks have the same.
+        return halves;
+      });
+    });
+    ddp.join([&] {
+      for (int step = 0; step < (world.rank() == 0 ? 1 : 4); ++step) {
+        net->zero_grad();
+        ddp(input_of(step), 0).first.sum().backward();
+      }
+    });
+    EXPECT_EQ(net->first->bias.grad()[0].item<float>(), world.rank() == 0 ? 8 : 4);
+  });
+}
+
 TEST(Join, ThrowsOnAllRanksIfToldSo) {
   run_ranks(2, [](Group& world) {
     torch::nn::Linear net(4, 2);

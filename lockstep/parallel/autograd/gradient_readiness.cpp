@@ -78,10 +78,7 @@ class FindUnused : public GradientReadiness {
     map_.finish_sum();
     map_.clear();
   }
-  void shadow() override {
-    map_.start_sum_again();
-    finish();
-  }
+  void shadow() override { map_.start_sum_again(); }
   const std::vector<std::size_t>* order() const override { return nullptr; }
   bool is_recordable() const override { return false; }
   bool needs_sink() const override { return true; }

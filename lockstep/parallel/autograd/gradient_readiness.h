@@ -47,7 +47,8 @@ class GradientReadiness {
   // All gradients are written.
   virtual void finish() = 0;
 
-  // This rank took part in a whole step with zeros, without a backward.
+  // In place of all_started(), on a rank that takes part in a step with zeros, without a backward.
+  // Its sums are started; finish() follows.
   virtual void shadow() = 0;
 
   // The order in which gradients became complete, known after a whole step. Buckets can then be

@@ -21,6 +21,12 @@ c10d::ReduceOp sum_times(double factor) {
   return op;
 }
 
+// Then a product with its reciprocal is exact.
+bool is_power_of_two(double number) {
+  int exponent = 0;
+  return std::frexp(number, &exponent) == 0.5;
+}
+
 }  // namespace
 
 Average::Average(int ranks, Divide divide, AllReduce all_reduce)
@@ -41,7 +47,8 @@ std::unique_ptr<Average> Average::over(const Group& group, const at::Tensor& lik
 }
 
 // On the CPU half-precision products would have to be rounded before they are added. NCCL may fuse
-// the product with the sum, which makes no difference if the product is exact.
+// the product with the sum, which makes no difference if the product is exact; start() sees to it
+// where the divisor is not the number of ranks.
 bool Average::can_divide_in_sum(const Group& group, const at::Tensor& like) {
   if (like.is_cuda()) {
     return std::has_single_bit(static_cast<unsigned>(group.size())) && like.is_floating_point() &&
@@ -87,13 +94,22 @@ void Average::copy_all_in(const std::vector<at::Tensor>& places,
 
 Reduction::WorkPointer Average::start(const at::Tensor& flat,
                                       const std::vector<at::Tensor>& places) {
+  // All ranks name one operation, whatever each of them has divided: NCCL asks for that.
+  const auto sum = [&](double factor) {
+    return all_reduce_(
+        flat, divide_ == Divide::kInSum ? sum_times(factor) : c10d::ReduceOp(c10d::ReduceOp::SUM));
+  };
   if (std::isinf(divisor_)) {  // The gradients of an empty batch may be no numbers.
     flat.zero_();
-    return all_reduce_(flat, c10d::ReduceOp::SUM);
+    return sum(1);
   }
   const bool some_divided = std::find(divided_.begin(), divided_.end(), true) != divided_.end();
   if (!some_divided && divide_ == Divide::kInSum) {
-    return all_reduce_(flat, sum_times(1.0 / divisor_));
+    if (flat.is_cuda() && !is_power_of_two(divisor_)) {
+      flat.mul_(1.0 / divisor_);
+      return sum(1);
+    }
+    return sum(1.0 / divisor_);
   }
   divided_.resize(places.size());
   for (std::size_t i = 0; some_divided && i < places.size(); ++i) {
@@ -101,7 +117,7 @@ Reduction::WorkPointer Average::start(const at::Tensor& flat,
       places[i].mul_(1.0 / divisor_);
     }
   }
-  return all_reduce_(flat, c10d::ReduceOp::SUM);
+  return sum(1);
 }
 
 }  // namespace lockstep::parallel

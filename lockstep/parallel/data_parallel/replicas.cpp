@@ -7,12 +7,13 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
-#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/stream.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -47,7 +48,7 @@ class Copies : public torch::autograd::Function<Copies> {
 };
 
 void copy_to(const at::Tensor& original, at::Tensor copy) {
-  copy.detach_();  // From the step before, whose tensor keeps its memory if backward needs it.
+  copy.detach_();  // From the step before.
   copy.set_data(original.detach().to(copy.device(), /*non_blocking=*/true, /*copy=*/true));
 }
 
@@ -94,27 +95,48 @@ std::shared_ptr<torch::nn::Module> clone_of(const torch::nn::Module& module, at:
   }
 }
 
+// How many hold each of its tensors: a graph that needs one for its backward is among them.
+std::vector<std::size_t> uses_of(const torch::nn::Module& module) {
+  std::vector<std::size_t> uses;
+  for (const auto& tensors : {module.parameters(), module.buffers()}) {
+    for (const auto& tensor : tensors) {
+      uses.push_back(tensor.use_count());
+    }
+  }
+  return uses;
+}
+
 }  // namespace
 
 Replicas::Replicas(std::shared_ptr<torch::nn::Module> module, std::vector<at::Device> devices)
     : devices_(std::move(devices)) {
   require_on(*module, devices_.front());
-  const KeepRandomState keep;
-  modules_.push_back(std::move(module));
-  while (modules_.size() < devices_.size()) {
-    modules_.push_back(clone_of(*modules_.front(), devices_[modules_.size()]));
+  replicas_.push_back({std::move(module), {}});
+  while (replicas_.size() < devices_.size()) {
+    replicas_.push_back(clone_to(devices_[replicas_.size()]));
   }
 }
 
+Replicas::Replica Replicas::clone_to(at::Device device) const {
+  const KeepRandomState keep;
+  auto clone = clone_of(*replicas_.front().module, device);
+  return {clone, uses_of(*clone)};
+}
+
 void Replicas::replicate(std::size_t count) {
-  const auto parameters = modules_.front()->parameters();
-  const auto buffers = modules_.front()->buffers();
-  const auto originals = modules_.front()->modules();
+  const auto& module = *replicas_.front().module;
+  const auto parameters = module.parameters();
+  const auto buffers = module.buffers();
+  const auto originals = module.modules();
   std::vector<Copies::Tensors> copies(parameters.size());
   for (std::size_t replica = 1; replica < count; ++replica) {
-    const auto own_parameters = modules_[replica]->parameters();
-    const auto own_buffers = modules_[replica]->buffers();
-    const auto own_modules = modules_[replica]->modules();
+    auto& [own, uses] = replicas_[replica];
+    if (uses_of(*own) != uses) {
+      replicas_[replica] = clone_to(devices_[replica]);
+    }
+    const auto own_parameters = own->parameters();
+    const auto own_buffers = own->buffers();
+    const auto own_modules = own->modules();
     if (own_parameters.size() != parameters.size() || own_buffers.size() != buffers.size() ||
         own_modules.size() != originals.size()) {
       throw UsageError(
@@ -166,9 +188,13 @@ at::Tensor gather(const std::vector<at::Tensor>& pieces, at::Device device, std:
 void parallel_apply(std::size_t count, std::span<const at::Device> devices,
                     const std::function<void(std::size_t replica)>& apply) {
   const at::ThreadLocalState state;
+  std::vector<c10::Stream> streams;  // The caller's: what it started there comes first.
+  for (std::size_t replica = 0; replica < count; ++replica) {
+    streams.push_back(device::current_stream(devices[replica]));
+  }
   const auto one = [&](std::size_t replica) {
     const at::ThreadLocalStateGuard as_caller(state);
-    const c10::OptionalDeviceGuard guard(devices[replica]);
+    const c10::StreamGuard guard(streams[replica]);
     try {
       apply(replica);
     } catch (const std::exception& error) {

@@ -14,7 +14,8 @@
 namespace lockstep::parallel {
 
 // A module on several devices. On the first one it is the module itself; on the others clones of
-// it, whose parameters and buffers are copied from it in each step.
+// it, whose parameters and buffers are copied from it in each step. A clone that the graph of an
+// earlier step still needs is left to it, and another one made.
 class Replicas {
  public:
   // Throws UsageError if the module is not on the first device, or cannot be cloned.
@@ -26,12 +27,18 @@ class Replicas {
 
   [[nodiscard]] const std::vector<at::Device>& devices() const { return devices_; }
   [[nodiscard]] torch::nn::Module& operator[](std::size_t replica) const {
-    return *modules_[replica];
+    return *replicas_[replica].module;
   }
 
  private:
+  struct Replica {
+    std::shared_ptr<torch::nn::Module> module;
+    std::vector<std::size_t> uses;  // Of each tensor, before any graph uses it.
+  };
+  [[nodiscard]] Replica clone_to(at::Device device) const;
+
   std::vector<at::Device> devices_;
-  std::vector<std::shared_ptr<torch::nn::Module>> modules_;
+  std::vector<Replica> replicas_;
 };
 
 // Pieces of equal size, but for the last, one for each device; fewer where `tensor` has fewer rows,

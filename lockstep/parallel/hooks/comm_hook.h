@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -34,7 +35,8 @@ class TensorFuture {
           return result;
         }) {}
   explicit TensorFuture(std::function<at::Tensor()> wait)
-      : state_(std::make_shared<State>(State{.wait = std::move(wait), .value = std::nullopt})) {}
+      : state_(std::make_shared<State>(
+            State{.wait = std::move(wait), .value = std::nullopt, .error = nullptr})) {}
 
   // The future of what `next` makes of the tensor.
   [[nodiscard]] TensorFuture then(std::function<at::Tensor(at::Tensor)> next) const {
@@ -42,10 +44,18 @@ class TensorFuture {
         [before = *this, next = std::move(next)]() mutable { return next(before.wait()); });
   }
 
-  // Throws what the work or a function of then() throws. A second call returns the same tensor.
+  // Throws what the work or a function of then() throws. A second call returns the same tensor, or
+  // throws the same.
   at::Tensor wait() {
-    if (!state_->value) {
-      state_->value = std::exchange(state_->wait, nullptr)();
+    if (const auto wait = std::exchange(state_->wait, nullptr)) {
+      try {
+        state_->value = wait();
+      } catch (...) {
+        state_->error = std::current_exception();
+      }
+    }
+    if (state_->error) {
+      std::rethrow_exception(state_->error);
     }
     return *state_->value;
   }
@@ -54,6 +64,7 @@ class TensorFuture {
   struct State {
     std::function<at::Tensor()> wait;
     std::optional<at::Tensor> value;
+    std::exception_ptr error;
   };
   std::shared_ptr<State> state_;
 };

@@ -127,12 +127,15 @@ Optimizer::WithGradient Optimizer::with_gradient(std::size_t group) const {
   for (std::size_t i = 0; i < params_[group].size(); ++i) {
     const auto& param = params_[group][i];
     const auto& grad = param.grad();
-    if (!grad.defined() || !is_own(first_[group] + i)) {
+    if (!grad.defined()) {
       continue;
     }
     if (grad.is_sparse()) {
       fail("the gradient of parameter " + std::to_string(i) + " of group " + std::to_string(group) +
            " is sparse, expected a dense one");
+    }
+    if (!is_own(first_[group] + i)) {
+      continue;  // After the check, so that all ranks find the same.
     }
     found.params.push_back(param);
     found.grads.push_back(grad);

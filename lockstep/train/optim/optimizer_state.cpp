@@ -63,7 +63,7 @@ std::vector<Optimizer::State> Optimizer::states_from(const OptimizerState& loade
     const bool fused = uses_fused(group, fused_option(saved.options));
     for (std::size_t i = 0; i < saved.params.size(); ++i) {
       const auto found = loaded.state.find(saved.params[i]);
-      if (found == loaded.state.end() || !is_own(first_[group] + i)) {
+      if (found == loaded.state.end()) {
         continue;
       }
       const auto& param = params_[group][i];
@@ -85,6 +85,9 @@ std::vector<Optimizer::State> Optimizer::states_from(const OptimizerState& loade
         if (!state.empty() && !state.contains(name)) {
           fail("the state" + place + " has no '" + name + "'");
         }
+      }
+      if (!is_own(first_[group] + i)) {
+        state.clear();  // After the checks, so that all ranks find the same.
       }
     }
   }

@@ -111,7 +111,7 @@ OptimizerState ParameterShards::consolidated(OptimizerState state, int to) const
   if (group_.rank() != to) {
     for (const auto& [param, tensors] : state.state) {
       for (const auto& [name, tensor] : tensors) {
-        group_.send(tensor.contiguous(), to).wait();
+        group_.send(tensor.to(group_.device()).contiguous(), to).wait();
       }
     }
     return state;
@@ -121,11 +121,11 @@ OptimizerState ParameterShards::consolidated(OptimizerState state, int to) const
       continue;
     }
     for (const auto& one : parse(announcements[static_cast<std::size_t>(rank)])) {
-      const auto device = one.on_cpu ? at::Device(at::kCPU) : group_.device();
       auto tensor = at::empty(
-          one.sizes, at::TensorOptions(static_cast<at::ScalarType>(one.type)).device(device));
+          one.sizes,
+          at::TensorOptions(static_cast<at::ScalarType>(one.type)).device(group_.device()));
       group_.recv(tensor, rank).wait();
-      state.state[one.param][one.name] = tensor;
+      state.state[one.param][one.name] = one.on_cpu ? tensor.cpu() : tensor;
     }
   }
   return state;

@@ -82,6 +82,7 @@ TEST(Average, AddsZerosWithAnInfiniteDivisorWhateverTheGradients) {
     average->made_in_place(1);
     average->start(bucket.flat, bucket.places);
     EXPECT_TRUE(bucket.flat.eq(0).all().item<bool>());
+    EXPECT_EQ(op, divide == Divide::kInSum ? c10d::ReduceOp::PREMUL_SUM : c10d::ReduceOp::SUM);
   }
 }
 
@@ -92,7 +93,8 @@ TEST(Average, DividesAllWhereOneIsDividedInPlace) {
   average->added_in_place(0, bucket.places[0]);
   average->made_in_place(1);
   average->start(bucket.flat, bucket.places);
-  EXPECT_EQ(op, c10d::ReduceOp::SUM);
+  EXPECT_EQ(op, c10d::ReduceOp::PREMUL_SUM) << "the operation of ranks that divided nothing";
+  EXPECT_EQ(factor_of(op), 1);
   EXPECT_TRUE(bucket.flat.eq(0.25).all().item<bool>());
   for (std::size_t i = 0; i < 2; ++i) {  // The next step.
     average->made_in_place(i);

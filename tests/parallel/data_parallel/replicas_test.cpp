@@ -1,6 +1,7 @@
 #include "lockstep/parallel/data_parallel/replicas.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -56,6 +57,7 @@ TEST(Gather, IsTheReverse) {
 
 TEST(ParallelApply, CallsEachOnceAsTheCallerWould) {
   test::in_child([] {
+    at::set_num_threads(3);
     std::array<std::atomic<int>, 3> calls{};
     const at::NoGradGuard no_grad;
     parallel_apply(3, kThree, [&](std::size_t replica) {
@@ -103,7 +105,8 @@ TEST(Replicas, HaveTheModulesTensorsAndAddTheirGradients) {
     const at::NoGradGuard no_grad;
     replicas.replicate(3);
   }
-  EXPECT_FALSE(copy[0].requires_grad());
+  EXPECT_FALSE(replicas[2].parameters()[0].requires_grad());
+  EXPECT_TRUE(copy[0].requires_grad()) << "somebody holds it, so another clone was made";
 }
 
 TEST(Replicas, DrawNoRandomNumbers) {

@@ -43,6 +43,13 @@ TEST(TensorFuture, RunsWhatFollowsOnceAndInOrder) {
   EXPECT_EQ(order, "ab");
 }
 
+TEST(TensorFuture, ThrowsAgainWhatItThrew) {
+  TensorFuture future([]() -> at::Tensor { throw UsageError("lost"); });
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THAT([&] { (void)future.wait(); }, ThrowsMessage<UsageError>(HasSubstr("lost")));
+  }
+}
+
 TEST(GradBucket, ShowsGradientsInTheShapesOfParameters) {
   const GradBucket bucket({.index = 1, .count = 2}, at::arange(10, at::kFloat),
                           {at::ones({2, 3}), at::ones({4})});
