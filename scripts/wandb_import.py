@@ -4,10 +4,16 @@
     wandb_import.py RUN --project P [--entity E] [--name N] [KEY=VALUE ...]
 
 RUN is the folder of a run. Every scalar of its event files becomes a metric of the same name, at the
-same step. The configuration (learning_rate, epochs, batch_size, momentum, weight_decay, architecture
-and whatever else is there) is RUN/config.json; KEY=VALUE adds to it or overrides it, e.g.
+same step. The configuration is RUN/config.toml, as `lockstep train` writes it, under wandb's usual
+names: learning_rate, epochs, batch_size, momentum, weight_decay, architecture and whatever else is
+there, with _ for -. RUN/config.json, from programs that write one, and KEY=VALUE add to it or override
+it, e.g.
 
     wandb_import.py runs/1 --project imagenet --entity vision learning_rate=0.1 architecture=resnet50
+
+Where the rate was left to `lockstep train` (lr = 0), learning_rate is the one that the run's checkpoint
+says it began with, if this Python has torch, else the highest that was logged. batch_size is that of a
+rank; it is left out where global_batch_size was given instead.
 
 With WANDB_MODE=offline nothing is sent: `wandb sync` sends it later. Needs the packages wandb and
 tensorboard.
@@ -19,6 +25,7 @@ import pathlib
 import sys
 
 CONFIG = ("learning_rate", "epochs", "batch_size", "momentum", "weight_decay", "architecture")
+NAMES = {"lr": "learning_rate", "model": "architecture"}  # Of flags, in wandb.
 
 
 def read_flags():
@@ -39,9 +46,63 @@ def parse_value(text):
         return text
 
 
+def read_flat(text):
+    """Lines KEY = VALUE, as `lockstep train` writes them, for a Python without tomllib."""
+    options = {}
+    for line in text.splitlines():
+        key, equals, value = line.partition("=")
+        value = value.strip()
+        if equals and not line.lstrip().startswith(("#", "[")):
+            quoted = len(value) > 1 and value[0] in "\"'" and value[0] == value[-1]
+            options[key.strip()] = value[1:-1] if quoted else parse_value(value)
+    return options
+
+
+def read_toml(file):
+    text = file.read_text(encoding="utf-8")
+    try:
+        import tomllib  # Python 3.11.
+
+        return tomllib.loads(text)
+    except (ImportError, ValueError):  # ValueError: a path with a backslash, say.
+        return read_flat(text)
+
+
+def highest_lr(run):
+    """Of what was logged; nothing if that is nothing."""
+    file = run / "metrics.jsonl"
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return max((json.loads(line).get("lr") or 0 for line in lines), default=0) or None
+
+
+def initial_lr(run):
+    """The rate that a run began with, of which its log has only what the schedule made of it."""
+    try:
+        import torch
+
+        saved = torch.load(run / "checkpoints/last.pt", map_location="cpu", weights_only=True)
+        group = saved["optimizer"]["param_groups"][0]
+        return group.get("initial_lr", group["lr"])
+    except Exception:  # No torch, no checkpoint, or one of another kind.
+        return highest_lr(run)
+
+
+def read_train_config(run):
+    """What `lockstep train` was told, in wandb's names; empty for runs of other programs."""
+    file = run / "config.toml"
+    options = read_toml(file) if file.exists() else {}
+    config = {NAMES.get(name, name.replace("-", "_")): value for name, value in options.items()}
+    if config.get("learning_rate") == 0:
+        config["learning_rate"] = initial_lr(run)
+    if config.get("global_batch_size", 0) > 0:
+        config.pop("batch_size", None)
+    return config
+
+
 def read_config(run, words):
+    config = read_train_config(run)
     file = run / "config.json"
-    config = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    config.update(json.loads(file.read_text(encoding="utf-8")) if file.exists() else {})
     for word in words:
         key, equals, value = word.partition("=")
         if not key or not equals:
@@ -79,4 +140,5 @@ def main():
     print(f"{len(steps)} steps of '{flags.run}' are in project '{flags.project}'")
 
 
-main()
+if __name__ == "__main__":
+    main()

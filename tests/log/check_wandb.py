@@ -35,6 +35,7 @@ def records(data):
 
 
 def import_run(run, folder):
+    # A program's own; what `lockstep train` writes is in system/test_wandb_import.py.
     (run / "config.json").write_text(json.dumps(CONFIG | {"learning_rate": 0.1}))
     environment = os.environ | {"WANDB_MODE": "offline", "WANDB_DIR": str(folder), "WANDB_SILENT": "true"}
     words = [sys.executable, SCRIPT, run, "--project", "imagenet", "--entity", "vision", "learning_rate=0.2"]
@@ -61,4 +62,5 @@ def main():
     assert history[1 << 40, "lr"] == 0
 
 
-main()
+if __name__ == "__main__":
+    main()
