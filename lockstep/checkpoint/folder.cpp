@@ -15,9 +15,34 @@ constexpr const char* kNames[] = {"last.pt", "prev.pt", "best.pt"};
 
 std::string temporary(const std::string& name) { return "." + name + ".tmp"; }
 
+// "link/" would be what the link points to.
+std::string without_slashes(const std::string& path) {
+  const auto last = path.find_last_not_of('/');
+  return last == std::string::npos ? path : path.substr(0, last + 1);
+}
+
+void refuse_link(const std::string& path) {
+  struct stat status{};
+  if (::lstat(path.c_str(), &status) == 0 && S_ISLNK(status.st_mode)) {
+    throw IoError("opening the folder of checkpoints '" + path +
+                  "': it is a link, and links are not followed; name the folder it points to");
+  }
+}
+
+// Others could replace the files. In a folder with the sticky bit they cannot.
+void refuse_if_open_to_all(const std::string& path, const struct stat& status) {
+  if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
+    throw IoError("the folder of checkpoints '" + path +
+                  "' can be written by everyone, who could replace them; chmod o-w it");
+  }
+}
+
 UniqueFd open_folder(FileSystem& files, const std::string& path) {
   UniqueFd folder(files.open_folder(path));
   if (!folder) {
+    const int error = errno;
+    refuse_link(path);
+    errno = error;
     throw_errno("opening the folder of checkpoints '" + path + "'");
   }
   return folder;
@@ -162,16 +187,13 @@ void replace_file(FileSystem& files, const std::string& folder, const Replacemen
   replace({files, folder, opened.get()}, replacement, write);
 }
 
-Folder::Folder(std::string path, FileSystem& files)
-    : path_(std::move(path)), files_(files), folder_(open_folder(files_, path_)) {
+Folder::Folder(const std::string& path, FileSystem& files)
+    : path_(without_slashes(path)), files_(files), folder_(open_folder(files_, path_)) {
   struct stat status{};
   if (::fstat(folder_.get(), &status) != 0) {
     throw_errno("looking at the folder of checkpoints '" + path_ + "'");
   }
-  if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
-    throw IoError("the folder of checkpoints '" + path_ +
-                  "' can be written by everyone, who could replace them; chmod o-w it");
-  }
+  refuse_if_open_to_all(path_, status);
   if (files_.lock(folder_.get()) != 0) {
     if (errno == EWOULDBLOCK) {
       throw IoError("the folder of checkpoints '" + path_ +
@@ -195,7 +217,13 @@ void Folder::save(const Value& root, const SaveOptions& options) {
           [&](const Sink& sink) { write_pt(root, sink); });
 }
 
-Loaded load_newest(const std::string& folder) {
+Loaded load_newest(const std::string& path) {
+  const std::string folder = without_slashes(path);
+  refuse_link(folder);
+  struct stat status{};
+  if (::stat(folder.c_str(), &status) == 0) {
+    refuse_if_open_to_all(folder, status);
+  }
   const std::string last = folder + "/last.pt";
   const std::string previous = folder + "/prev.pt";
   SoundDocument newest = read_if_sound(last);

@@ -35,15 +35,16 @@ struct Loaded {
 };
 // last.pt of the folder, or prev.pt if that is missing or damaged. Throws IoError with both reasons
 // if neither can be used, and at once if last.pt cannot be opened or read, or is of a format that
-// is not read here: then it may be sound, and an older one would lose work unseen.
-Loaded load_newest(const std::string& folder);
+// is not read here: then it may be sound, and an older one would lose work unseen. Refuses, as
+// Folder does, a link and a folder that everyone may write to.
+Loaded load_newest(const std::string& path);
 
 class Folder {
  public:
   // The folder must exist. `files` outlives this. Removes what a killed process left in the middle
   // of a save. Throws IoError if it is a link, everyone may write to it (without the sticky bit),
   // another Folder has it, in this process or another, or files in it cannot have two names.
-  explicit Folder(std::string path, FileSystem& files);
+  explicit Folder(const std::string& path, FileSystem& files);
   ~Folder();
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;

@@ -136,8 +136,28 @@ TEST(Folder, FoldersThatOthersCouldTurnAgainstUsAreRefused) {
   EXPECT_NO_THROW(Folder(folder.path, files));
   const test::TemporaryFolder other;
   std::filesystem::create_directory_symlink(folder.path, other.path + "/link");
-  EXPECT_THAT([&] { Folder(other.path + "/link", files); },
-              ThrowsMessage<IoError>(HasSubstr("opening the folder of checkpoints")));
+  for (const char* link : {"/link", "/link/"}) {
+    EXPECT_THAT([&] { Folder(other.path + link, files); },
+                ThrowsMessage<IoError>(AllOf(HasSubstr("opening the folder of checkpoints"),
+                                             HasSubstr("it is a link"))));
+  }
+}
+
+TEST(LoadNewest, FoldersThatOthersCouldTurnAgainstUsAreRefused) {
+  const TwoSaved two;
+  ::chmod(two.folder.path.c_str(), 0777);
+  EXPECT_THAT([&] { load_newest(two.folder.path); },
+              ThrowsMessage<IoError>(
+                  AllOf(HasSubstr("can be written by everyone"), HasSubstr("chmod o-w it"))));
+  ::chmod(two.folder.path.c_str(), 01777);
+  EXPECT_EQ(version_in(load_newest(two.folder.path).document), 2);
+  const test::TemporaryFolder other;
+  std::filesystem::create_directory_symlink(two.folder.path, other.path + "/link");
+  for (const char* link : {"/link", "/link/"}) {
+    EXPECT_THAT([&] { load_newest(other.path + link); },
+                ThrowsMessage<IoError>(HasSubstr("/link': it is a link")));
+  }
+  EXPECT_EQ(version_in(load_newest(two.folder.path + "/").document), 2);
 }
 
 TEST(Folder, ALinkInThePlaceOfATemporaryFileIsNotFollowed) {
