@@ -5,31 +5,31 @@
 namespace lockstep {
 namespace {
 
-sigset_t only_sigpipe() {
+sigset_t only(int signal) {
   sigset_t set;
   ::sigemptyset(&set);
-  ::sigaddset(&set, SIGPIPE);
+  ::sigaddset(&set, signal);
   return set;
 }
 
-bool is_pending() {
+bool is_pending(int signal) {
   sigset_t pending;
   ::sigemptyset(&pending);
   ::sigpending(&pending);
-  return ::sigismember(&pending, SIGPIPE) == 1;
+  return ::sigismember(&pending, signal) == 1;
 }
 
 }  // namespace
 
-NoSigpipe::NoSigpipe() : was_pending_(is_pending()) {
-  const auto set = only_sigpipe();
+NoSignal::NoSignal(int signal) : signal_(signal), was_pending_(is_pending(signal)) {
+  const auto set = only(signal_);
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
 }
 
 // One that came meanwhile is taken away: let through, it would be delivered now.
-NoSigpipe::~NoSigpipe() {
-  if (!was_pending_ && is_pending()) {
-    const auto set = only_sigpipe();
+NoSignal::~NoSignal() {
+  if (!was_pending_ && is_pending(signal_)) {
+    const auto set = only(signal_);
     const timespec at_once{};
     ::sigtimedwait(&set, nullptr, &at_once);
   }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/no_sigpipe.h"
 #include "lockstep/checkpoint/pt_file.h"
 
 namespace lockstep::checkpoint {
@@ -70,6 +71,7 @@ class Steps {
   void write(const std::function<void(const Sink&)>& content) {
     const std::string name = temporary(name_);
     const UniqueFd file = create(name);
+    const NoSigxfsz no_sigxfsz;
     content([&](std::span<const std::byte> bytes) {
       while (!bytes.empty()) {
         const ssize_t written = place_.files.write(file.get(), bytes);

@@ -10,12 +10,14 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/no_sigpipe.h"
 
 namespace lockstep::log {
 namespace {
 
 // Writes everything at this offset; false, with errno, if the disk refuses.
 bool write_at(int file, std::string_view data, std::int64_t offset) {
+  const NoSigxfsz no_sigxfsz;
   while (!data.empty()) {
     const ssize_t written = ::pwrite(file, data.data(), data.size(), offset);
     if (written < 0 && errno != EINTR) {
@@ -165,7 +167,8 @@ std::string LogFile::write(std::string_view record) {
     return "cannot take back half a record: " + why;
   }
   return std::string(std::strerror(error)) +
-         "; what cannot be written is left out of the log, and training goes on; free some space";
+         "; what cannot be written is left out of the log, and training goes on; " +
+         (error == EFBIG ? "raise the limit of file sizes (ulimit -f)" : "free some space");
 }
 
 std::string LogFile::sync() {

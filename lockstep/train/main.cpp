@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <string_view>
@@ -77,6 +78,8 @@ int main(int argc, char** argv, const Networks& networks) {
   if (argc == 3 && std::string_view(argv[1]) == comm::kServeStore) {
     return comm::store_main(argc, argv);
   }
+  // A file at its limit of size, stdout among them, is an error, and not the end without a word.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run(argc, argv, networks);
   } catch (const UsageError& error) {

@@ -1,6 +1,7 @@
 #include "lockstep/checkpoint/folder.h"
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -158,6 +159,28 @@ TEST(LoadNewest, FoldersThatOthersCouldTurnAgainstUsAreRefused) {
                 ThrowsMessage<IoError>(HasSubstr("/link': it is a link")));
   }
   EXPECT_EQ(version_in(load_newest(two.folder.path + "/").document), 2);
+}
+
+// The signal would end the program without a word.
+TEST(Folder, AFileThatGetsTooLargeIsAnErrorAndNoSignal) {
+  const TwoSaved two;
+  FileSystem files;
+  Folder folder(two.folder.path, files);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 1000;
+  std::string error;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  try {
+    folder.save(small_checkpoint(3));
+  } catch (const IoError& caught) {
+    error = caught.what();
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(error, HasSubstr("File too large"));
+  EXPECT_EQ(version_of(folder.path() + "/last.pt"), 2);
+  EXPECT_THAT(two.folder.names(), UnorderedElementsAre("last.pt", "prev.pt"));
 }
 
 TEST(Folder, ALinkInThePlaceOfATemporaryFileIsNotFollowed) {

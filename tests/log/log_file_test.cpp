@@ -155,7 +155,6 @@ TEST_F(LogFileTest, ASecondWriterOfLinesIsRefusedWhileTheFirstLives) {
 // A limit on the size of files is a full disk: short writes, then errors.
 TEST_F(LogFileTest, AFullDiskCostsWholeRecordsAndOneWarning) {
   const int status = test::run_in_child([this] {
-    std::signal(SIGXFSZ, SIG_IGN);
     rlimit limit{};
     ::getrlimit(RLIMIT_FSIZE, &limit);
     auto file = open(OpenLog::kNew);

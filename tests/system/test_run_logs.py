@@ -2,6 +2,8 @@
 
 import os
 import re
+import resource
+import signal
 import stat
 import subprocess
 
@@ -165,3 +167,18 @@ def test_copied_output_goes_on_when_the_disk_is_full(launcher, small_disk, flags
     assert done.returncode == 0 and done.stdout.endswith("20000\n")
     (path,) = small_disk.rglob("stdout.log")
     assert done.stderr == f"lockstep run: the log '{path}' ends here: No space left on device\n"
+
+
+@pytest.mark.parametrize("flags", [[], ["-t", "3"]])
+def test_copied_output_goes_on_when_a_log_gets_too_large(launcher, flags):
+    """As under `ulimit -f`. The signal for it ends workers as before, and not the launcher."""
+    def limit_files():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+    logs = launcher.folder / "logs"
+    done = launcher.run("--log-dir", logs, *flags, "seq", "20000", timeout=20, preexec_fn=limit_files)
+    assert done.returncode == 0 and done.stdout.endswith("20000\n")
+    (path,) = logs.rglob("stdout.log")
+    assert done.stderr == f"lockstep run: the log '{path}' ends here: File too large\n"
+    done = launcher.run("sh", "-c", "seq 20000 > out", timeout=20, preexec_fn=limit_files)
+    assert done.returncode == 128 + signal.SIGXFSZ

@@ -1,5 +1,6 @@
 """A disk that fails costs files, never the run; the last good checkpoint stays. Who asks for the exit code learns it."""
 
+import resource
 import shutil
 import subprocess
 import time
@@ -91,6 +92,18 @@ def test_a_folder_that_is_removed(folder):
     assert "training goes on" in out
     assert not (folder / RUN / "checkpoints/last.pt").exists()
     assert "  files" not in out, "none is left"
+
+
+def test_files_that_get_too_large(folder):
+    """As under `ulimit -f`, whose signal would end the run without a word; stdout is a file, too."""
+    with open(folder / "out", "w+") as out:
+        done = subprocess.run(command(*FLAGS, "--output", "limited"), cwd=folder, env=environment(), stdout=out,
+                              stderr=subprocess.PIPE, text=True, timeout=120,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000)))
+        out.seek(0)
+        text = out.read()
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert "File too large" in text + done.stderr, (text, done.stderr)
 
 
 def test_a_stdout_that_takes_nothing(folder):

@@ -43,6 +43,7 @@ Signals::Signals(const std::vector<int>& handled) {
   struct sigaction ignore{};
   ignore.sa_handler = SIG_IGN;
   ::sigaction(SIGPIPE, &ignore, &pipe_before_);
+  ::sigaction(SIGXFSZ, &ignore, &file_size_before_);
   fd_ = open_signalfd(watched_);
 }
 
@@ -55,11 +56,13 @@ std::optional<int> Signals::next() const {
 }
 
 Signals::~Signals() {
+  ::sigaction(SIGXFSZ, &file_size_before_, nullptr);
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Signals::restore_in_child() const {
+  ::sigaction(SIGXFSZ, &file_size_before_, nullptr);
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
   // A script that runs us in the background, or a service that ignores or blocks SIGTERM, must not
   // take from the workers the very signals by which we end them. SIGHUP under nohup is not watched.

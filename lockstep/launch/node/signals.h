@@ -11,9 +11,9 @@
 
 namespace lockstep::launch {
 
-// While it lives, SIGCHLD, SIGUSR1, SIGUSR2 and `handled` are blocked and SIGPIPE is ignored in
-// this process. A hang-up that was ignored when we started (nohup) stays ignored, by us and by the
-// workers.
+// While it lives, SIGCHLD, SIGUSR1, SIGUSR2 and `handled` are blocked, and SIGPIPE and SIGXFSZ (a
+// log at the limit of `ulimit -f`) are ignored in this process. A hang-up that was ignored when we
+// started (nohup) stays ignored, by us and by the workers.
 class Signals {
  public:
   explicit Signals(const std::vector<int>& handled);
@@ -36,6 +36,7 @@ class Signals {
   sigset_t handled_{};
   sigset_t watched_{};
   struct sigaction pipe_before_{};
+  struct sigaction file_size_before_{};
   UniqueFd fd_;
 };
 
