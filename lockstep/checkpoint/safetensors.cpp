@@ -187,9 +187,13 @@ void write_safetensors(const Value& root, const Sink& sink) {
     const auto* name = entry.key.get_if<std::string>();
     if (name != nullptr && *name == kMetadata) {
       const auto* metadata = entry.value.get_if<Dict>();
-      for (std::size_t i = 0; metadata != nullptr && i < metadata->size(); ++i) {
-        const auto* key = (*metadata)[i].key.get_if<std::string>();
-        const auto* text = (*metadata)[i].value.get_if<std::string>();
+      if (metadata == nullptr) {
+        throw UsageError("safetensors: '__metadata__' is " + std::string(kind_of(entry.value)) +
+                         ", expected a dictionary of text; give the tensor another name");
+      }
+      for (const Entry& item : *metadata) {
+        const auto* key = item.key.get_if<std::string>();
+        const auto* text = item.value.get_if<std::string>();
         if (key == nullptr || text == nullptr) {
           throw UsageError("safetensors: '__metadata__' holds text for text, nothing else");
         }

@@ -113,6 +113,8 @@ TEST(Safetensors, OnlyContiguousTensorsAreWritten) {
               ThrowsMessage<UsageError>(HasSubstr("'w' of type float32 is not contiguous")));
   EXPECT_THAT([&] { safetensors_of(Dict{{"w", 1}}); },
               ThrowsMessage<UsageError>(HasSubstr("'w' is an integer, expected a tensor")));
+  EXPECT_THAT([&] { safetensors_of(Dict{{"__metadata__", tensor_of({1})}}); },
+              ThrowsMessage<UsageError>(HasSubstr("'__metadata__' is a tensor, expected")));
   EXPECT_THAT([&] { safetensors_of(Value(1)); },
               ThrowsMessage<UsageError>(HasSubstr("dictionary")));
 }
