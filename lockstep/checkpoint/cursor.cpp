@@ -5,7 +5,7 @@
 namespace lockstep::checkpoint {
 
 void fail_at(const std::string& file, const std::string& what, std::uint64_t offset) {
-  throw IoError("'" + file + "' " + what + ", at byte " + std::to_string(offset));
+  throw IoError("'" + file + "' " + in_message(what) + ", at byte " + std::to_string(offset));
 }
 
 std::span<const std::byte> Cursor::take(std::uint64_t count, std::string_view what) {
@@ -43,7 +43,7 @@ std::uint64_t Cursor::number(int bytes, std::string_view what) {
 }
 
 void Cursor::fail(const std::string& what) const {
-  throw IoError(name_ + " " + what + ", at byte " + std::to_string(offset()));
+  throw IoError(name_ + " " + in_message(what) + ", at byte " + std::to_string(offset()));
 }
 
 }  // namespace lockstep::checkpoint

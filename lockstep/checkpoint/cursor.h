@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 
 namespace lockstep::checkpoint {
 
@@ -17,6 +18,10 @@ class OtherFormat : public IoError {
  public:
   using IoError::IoError;
 };
+
+// Text of a file as a message can have it: what() would end at a NUL byte, and a terminal obeys
+// others.
+inline std::string in_message(std::string_view text) { return printable(text, "", "?"); }
 
 // Throws IoError "'FILE' WHAT, at byte N".
 [[noreturn]] void fail_at(const std::string& file, const std::string& what, std::uint64_t offset);

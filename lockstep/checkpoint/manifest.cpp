@@ -23,8 +23,8 @@ std::string line_of(std::string_view record, std::span<const std::byte> bytes) {
 }
 
 [[noreturn]] void damaged(const std::string& file, const std::string& what, std::size_t offset) {
-  throw IoError("'" + file + "' is damaged: " + what + ", at byte " + std::to_string(offset) +
-                "; use another copy, such as prev.pt");
+  throw IoError("'" + file + "' is damaged: " + in_message(what) + ", at byte " +
+                std::to_string(offset) + "; use another copy, such as prev.pt");
 }
 
 // The manifest is a function of the other records, so it is written again and compared.

@@ -101,7 +101,8 @@ Value Nodes::tree(NodeId id, Walk& walk, int depth) const {
       const auto name = identity(key);
       walk.charge(name ? 2 * sizeof(std::string) + name->size() : 0);
       if (name && !keys.insert(*name).second) {
-        walk.cursor.fail("has the key " + *name + " twice in a dictionary");
+        const bool is_text = name->starts_with('\'');
+        walk.cursor.fail("has the key " + *name + (is_text ? "'" : "") + " twice in a dictionary");
       }
       dict.push_back({std::move(key), tree(node.items[i + 1], walk, depth + 1)});
     }

@@ -103,7 +103,7 @@ class Reader {
     if (found == nullptr || found->bytes.size() != name.bytes) {
       throw IoError("'" + file_ + "' has " +
                     (found == nullptr
-                         ? "no record '" + record + "'"
+                         ? "no record '" + in_message(record) + "'"
                          : std::to_string(found->bytes.size()) + " bytes in the record '" + record +
                                "' at byte " + std::to_string(found->offset)) +
                     ", expected " + std::to_string(name.bytes) + " bytes");

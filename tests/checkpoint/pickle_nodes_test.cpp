@@ -67,6 +67,10 @@ TEST(Nodes, AKeyTwiceIsRefused) {
   const NodeId dict = nodes.add(NodeKind::kDict, {one, one, nodes.add(Value(1)), one});
   EXPECT_THAT([&] { (void)nodes.tree(dict, kNowhere, 100'000); },
               ThrowsMessage<IoError>(HasSubstr("the key 1 twice")));
+  const NodeId text = nodes.add(Value("a"));
+  const NodeId other = nodes.add(NodeKind::kDict, {text, one, text, one});
+  EXPECT_THAT([&] { (void)nodes.tree(other, kNowhere, 100'000); },
+              ThrowsMessage<IoError>(HasSubstr("the key 'a' twice")));
 }
 
 TEST(Nodes, NumbersAreThoseOfATupleOfIntegers) {

@@ -31,6 +31,14 @@ std::string with_replaced(std::string file, const std::string& from, const std::
   return file.replace(file.find(from, after), from.size(), to);
 }
 
+// what() ends at a NUL byte, and a terminal obeys others.
+TEST(ReadZip, AMessageIsWholeWhateverANameHasInIt) {
+  const std::string file = two_records();
+  const std::string odd("x/fi\0s\x1b", 7);
+  expect_fault(with_replaced(file, "x/first", odd, file.find("PK\x01\x02")),
+               "'x/fi?s?' under another name, or with other flags, in its own header, at byte");
+}
+
 TEST(ReadZip, ReadsWhatTheWriterWrites) {
   const std::string file = two_records();
   const ZipFile zip = read_zip("f", as_bytes(file));
