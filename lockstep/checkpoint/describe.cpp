@@ -129,6 +129,20 @@ std::string scalar_text(const Value& value) {
   return "";
 }
 
+// Text without quotes, but in a tuple.
+std::string shown_key(const Value& key, bool quoted = false) {
+  const auto* tuple = key.get_if<Tuple>();
+  if (tuple == nullptr) {
+    const auto* text = key.get_if<std::string>();
+    return text != nullptr && !quoted ? brief(*text) : scalar_text(key);
+  }
+  std::string text = "(";
+  for (const Value& item : tuple->items) {
+    text += (text.size() > 1 ? ", " : "") + shown_key(item, /*quoted=*/true);
+  }
+  return text + ")";
+}
+
 class Printer {
  public:
   explicit Printer(const DescribeOptions& options) : options_(options) {}
@@ -138,7 +152,7 @@ class Printer {
     if (const auto* dict = value.get_if<Dict>()) {
       text_ += indent + name + ": " + summary(value, dict->size()) + "\n";
       for (const Entry& entry : *dict) {
-        print(brief(key_name(entry.key)), entry.value, depth + 1);
+        print(shown_key(entry.key), entry.value, depth + 1);
       }
       return;
     }
@@ -155,8 +169,10 @@ class Printer {
       for (std::size_t i = 0; i < shown; ++i) {
         text_ += (i > 0 ? ", " : "") + scalar_text((*items)[i]);
       }
-      text_ +=
-          shown < items->size() ? ", ... " + std::to_string(items->size()) + " in all]\n" : "]\n";
+      if (shown < items->size()) {
+        text_ += (shown > 0 ? ", ... " : "... ") + std::to_string(items->size()) + " in all";
+      }
+      text_ += "]\n";
       return;
     }
     text_ += indent + name + ": " + summary(value, items->size()) + "\n";
@@ -171,11 +187,6 @@ class Printer {
   std::string take() { return std::move(text_); }
 
  private:
-  static std::string key_name(const Value& key) {
-    const auto* text = key.get_if<std::string>();
-    return text != nullptr ? *text : scalar_text(key);
-  }
-
   const DescribeOptions& options_;
   std::string text_;
 };
@@ -191,8 +202,7 @@ std::string describe(const Document& document, const DescribeOptions& options) {
     return head + "\n" + printer.take();
   }
   for (const Entry& entry : *dict) {
-    const auto* name = entry.key.get_if<std::string>();
-    printer.print(name != nullptr ? brief(*name) : scalar_text(entry.key), entry.value, 0);
+    printer.print(shown_key(entry.key), entry.value, 0);
   }
   return head + "; " + summary(document.root, dict->size()) + "\n" + printer.take();
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <new>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
@@ -41,7 +42,12 @@ FileBytes read_all(const std::string& path, const UniqueFd& file) {
   }
   FileBytes bytes;
   bytes.size = static_cast<std::size_t>(status.st_size);
-  bytes.memory = std::shared_ptr<std::byte[]>(new std::byte[bytes.size]);
+  try {
+    bytes.memory = std::shared_ptr<std::byte[]>(new std::byte[bytes.size]);
+  } catch (const std::bad_alloc&) {
+    throw IoError("the checkpoint '" + path + "' has " + std::to_string(bytes.size) +
+                  " bytes, more than this process can have in memory");
+  }
   std::size_t got = 0;
   while (got < bytes.size) {
     const ssize_t count = ::read(file.get(), bytes.memory.get() + got, bytes.size - got);

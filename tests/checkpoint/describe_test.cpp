@@ -32,6 +32,17 @@ TEST(Describe, LongListsAreCut) {
   EXPECT_THAT(described(Dict{{"groups", List{Dict{}, Dict{}, Dict{}}}}), HasSubstr("... 1 more"));
 }
 
+TEST(Describe, OfAListNoItemNeedsToBeShown) {
+  const Document document{Dict{{"names", List{"a", "b", "c"}}, {"none", List{}}}};
+  EXPECT_THAT(describe(document, {.items = 0}), HasSubstr("names: [... 3 in all]\nnone: []\n"));
+}
+
+TEST(Describe, AKeyIsShownWhateverItIs) {
+  const Dict keys{{Tuple{{"a", 1, Tuple{{2.5}}}}, 7}, {Value(), 8}};
+  EXPECT_THAT(described(keys), HasSubstr("\n('a', 1, (2.5)): 7\nNone: 8\n"));
+  EXPECT_THAT(described(Dict{{"inner", keys}}), HasSubstr("\n  ('a', 1, (2.5)): 7\n"));
+}
+
 TEST(Describe, ATerminalIsNotGivenOrders) {
   const auto text = described(Dict{{"key\x1b[2J", "\x1b]0;title\x07\n"}});
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
