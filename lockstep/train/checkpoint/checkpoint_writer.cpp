@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -13,17 +14,31 @@
 namespace lockstep {
 namespace {
 
+// With the folders above that are missing; nothing where it is there. `wanted` is for errors.
+void make_folder(const std::filesystem::path& path, const std::string& wanted,
+                 checkpoint::FileSystem& files) {
+  int made = ::mkdir(path.c_str(), 0700);
+  if (made != 0 && errno == ENOENT && path.has_parent_path()) {
+    make_folder(path.parent_path(), wanted, files);
+    made = ::mkdir(path.c_str(), 0700);
+  }
+  if (made != 0) {
+    if (errno == EEXIST) {
+      return;
+    }
+    throw_errno("making the folder of checkpoints '" + wanted + "': '" + path.string() + "'");
+  }
+  // Its name is in the folder above, without which a loss of power takes all that is in it.
+  const UniqueFd above(::open((path / "..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!above || files.fsync(above.get()) != 0) {
+    throw_errno("syncing the folder above the new folder '" + path.string() +
+                "' of the checkpoints in '" + wanted + "'");
+  }
+}
+
 std::unique_ptr<checkpoint::Folder> open_folder(const std::string& path,
                                                 checkpoint::FileSystem& files) {
-  if (::mkdir(path.c_str(), 0700) == 0) {
-    // Its name is in the folder above, without which a loss of power takes all that is in it.
-    const UniqueFd above(::open((path + "/..").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-    if (!above || files.fsync(above.get()) != 0) {
-      throw_errno("syncing the folder above the new folder of checkpoints '" + path + "'");
-    }
-  } else if (errno != EEXIST) {
-    throw_errno("making the folder of checkpoints '" + path + "'");
-  }
+  make_folder(path, path, files);
   return std::make_unique<checkpoint::Folder>(path, files);
 }
 

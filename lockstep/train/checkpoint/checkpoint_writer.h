@@ -23,8 +23,8 @@ struct SaveOptions {
 // On one rank, as a rule rank 0. Not for several threads at a time.
 class CheckpointWriter {
  public:
-  // Makes the folder, for its owner alone, where there is none. Throws IoError if it cannot be
-  // used, or another writer has it.
+  // Makes the folder, and those above that are missing, for their owner alone. Throws IoError if it
+  // cannot be used, or another writer has it.
   explicit CheckpointWriter(const std::string& folder);
   // `files` outlives this.
   CheckpointWriter(const std::string& folder, checkpoint::FileSystem& files);

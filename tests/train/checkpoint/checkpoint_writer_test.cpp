@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <latch>
 #include <set>
@@ -144,6 +145,28 @@ TEST(CheckpointWriter, TheFolderAboveANewOneIsSynced) {
   struct stat status{};
   ASSERT_EQ(::stat(folder.path.c_str(), &status), 0);
   EXPECT_TRUE(files.inodes.contains(status.st_ino));
+}
+
+TEST(CheckpointWriter, AllMissingFoldersAreMadeForTheirOwnerAloneAndTheirNamesSynced) {
+  const TemporaryFolder folder;
+  SyncedFolders files;
+  {
+    CheckpointWriter writer(folder.path + "/runs/a/checkpoints", files);
+    writer.save(with_weight(1));
+    writer.wait();
+  }
+  EXPECT_EQ(weight_in(folder.path + "/runs/a/checkpoints"), 1);
+  for (const char* made : {"/runs", "/runs/a", "/runs/a/checkpoints"}) {
+    struct stat status{};
+    ASSERT_EQ(::stat((folder.path + made).c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700U) << made;
+    ASSERT_EQ(::stat((folder.path + made + "/..").c_str(), &status), 0);
+    EXPECT_TRUE(files.inodes.contains(status.st_ino)) << made;
+  }
+  EXPECT_NO_THROW(CheckpointWriter(folder.path + "/runs/b/checkpoints//"));
+  std::filesystem::create_symlink("nowhere", folder.path + "/dangling");
+  EXPECT_THAT([&] { CheckpointWriter(folder.path + "/dangling/checkpoints"); },
+              ThrowsMessage<IoError>(HasSubstr("/dangling/checkpoints'")));
 }
 
 TEST(CheckpointWriter, ADamagedFileIsPassedOver) {
