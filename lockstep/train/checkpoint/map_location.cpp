@@ -29,9 +29,6 @@ MapLocation::MapLocation(std::map<std::string, std::string> locations)
         return device_of(found == locations.end() ? location : found->second);
       }) {}
 
-MapLocation::MapLocation(std::function<at::Device(const std::string&)> function)
-    : function_(std::move(function)) {}
-
 at::Device MapLocation::operator()(const std::string& location) const {
   return function_ ? function_(location) : device_of(location);
 }
