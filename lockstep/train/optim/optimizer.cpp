@@ -104,6 +104,10 @@ void Optimizer::set_lr(std::size_t group, double lr) {
   if (!(lr >= 0)) {
     fail("a learning rate of " + std::to_string(lr) + ", expected 0 or more");
   }
+  if (group >= groups()) {
+    fail("set_lr of group " + std::to_string(group) + ", expected one of 0 to " +
+         std::to_string(groups() - 1));
+  }
   set_lr_option(group, lr);
   for (auto& [device, tensor] : lr_tensors_[group]) {
     tensor.fill_(lr);

@@ -66,7 +66,8 @@ class Optimizer {
   // The learning rate when this was first called for the group: where schedules begin. It is part
   // of the state, as in Python.
   double initial_lr(std::size_t group);
-  // Where the step runs on a GPU the kernels read it there, so a recorded step follows.
+  // Where the step runs on a GPU the kernels read it there, so a recorded step follows. Throws
+  // UsageError if there is no such group, or the rate is negative.
   void set_lr(std::size_t group, double lr);
   void set_lr(double lr);  // For all groups.
 

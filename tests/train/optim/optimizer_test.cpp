@@ -37,6 +37,7 @@ TEST(Optim, SenselessParametersAreErrors) {
   expect([&] { SGD({param * 2}); }, "is computed from others");
   SGD sgd({param});
   expect([&] { sgd.set_lr(-1); }, "a learning rate of -1");
+  expect([&] { sgd.set_lr(5, 0.1); }, "set_lr of group 5, expected one of 0 to 0");
   param.mutable_grad() = at::full({2}, 3.0F).to_sparse();
   expect([&] { sgd.step(); }, "is sparse");
 }
