@@ -77,6 +77,12 @@ Document document_of(const std::string& path, FileBytes bytes) {
   return read_document(path, view, std::move(bytes.memory));
 }
 
+// The number that torch.save began its pickles with, whichever protocol wrote it.
+bool has_torchs_number(std::span<const std::byte> bytes) {
+  return as_text(bytes).substr(0, 64).find("\x8a\nl\xfc\x9c\x46\xf9 j\xa8P\x19.") !=
+         std::string_view::npos;
+}
+
 // As a shell takes it for one word, whatever is in it.
 std::string shell_word(const std::string& text) {
   std::string word = "'";
@@ -110,11 +116,14 @@ Document read_document(const std::string& file, std::span<const std::byte> bytes
     return {read_safetensors(file, bytes, owner), Format::kSafetensors, bytes.size()};
   }
   if (looks_legacy(bytes)) {
+    const bool is_torchs = !as_text(bytes).starts_with('\x80') || has_torchs_number(bytes);
     throw IoError(
-        "'" + file +
-        "' has the old format of torch.save, which can run code when it is read; if you trust it, "
-        "convert it: python -c \"import sys, torch; torch.save(torch.load(sys.argv[1], "
-        "map_location='cpu'), 'new.pt')\" " +
+        "'" + file + (is_torchs ? "' has the old format of torch.save" : "' is a bare pickle") +
+        ", which can run code when it is read; if you trust it, convert it: python -c \"import " +
+        (is_torchs ? "sys, torch; torch.save(torch.load(sys.argv[1], map_location='cpu', "
+                     "weights_only=False), 'new.pt')\" "
+                   : "pickle, sys, torch; torch.save(pickle.load(open(sys.argv[1], 'rb')), "
+                     "'new.pt')\" ") +
         shell_word(file));
   }
   throw IoError("'" + file +

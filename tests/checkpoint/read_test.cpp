@@ -34,9 +34,18 @@ TEST(ReadDocument, OldFilesAreRefusedWithTheLineThatConvertsThem) {
   for (const std::string& file : {tar, pickle}) {
     EXPECT_THAT(
         [&] { read_document("old.pt", as_bytes(file)); },
-        ThrowsMessage<IoError>(HasSubstr("torch.save(torch.load(sys.argv[1], map_location")));
+        ThrowsMessage<IoError>(HasSubstr("torch.save(torch.load(sys.argv[1], map_location='cpu', "
+                                         "weights_only=False)")));
     EXPECT_THAT([&] { read_document("a'; rm x", as_bytes(file)); },  // One word of a shell.
                 ThrowsMessage<IoError>(EndsWith("'new.pt')\" 'a'\\''; rm x'")));
+  }
+}
+
+TEST(ReadDocument, APickleWithoutTorchsNumberIsConvertedByPickle) {
+  for (const char* file : {"\x80\x04\x95.", "\x80\x02}q."}) {
+    EXPECT_THAT(
+        [&] { read_document("old.pt", as_bytes(file)); },
+        ThrowsMessage<IoError>(HasSubstr("torch.save(pickle.load(open(sys.argv[1], 'rb'))")));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/read.h"
@@ -38,6 +39,15 @@ List list_of(const std::vector<T>& items) {
   return {items.begin(), items.end()};
 }
 
+// The keys under which programs save the weights: torchvision and we, timm and Lightning, PyTorch's
+// tutorial. `average`: those of an average beside them.
+struct WeightsKey {
+  const char* weights;
+  const char* average;
+};
+constexpr WeightsKey kWeightsKeys[] = {
+    {"model", "model_ema"}, {"state_dict", "state_dict_ema"}, {"model_state_dict", "model_ema"}};
+
 bool has_only_tensors(const Dict& dict) {
   return !dict.empty() && std::ranges::all_of(dict, [](const Entry& entry) {
     const auto* name = entry.key.get_if<std::string>();
@@ -46,13 +56,44 @@ bool has_only_tensors(const Dict& dict) {
   });
 }
 
+// Null if there is none. What holds tensors goes before what does not: {"model": "resnet18"}.
+const WeightsKey* weights_key(const Value& root) {
+  const WeightsKey* best = nullptr;
+  for (const WeightsKey& key : kWeightsKeys) {
+    const Value* const value = root.find(key.weights);
+    const auto* dict = value == nullptr ? nullptr : value->get_if<Dict>();
+    if (dict != nullptr && has_only_tensors(*dict)) {
+      return &key;
+    }
+    best = best == nullptr && value != nullptr ? &key : best;
+  }
+  return best;
+}
+
 std::string keys_of(const Dict& dict) {
   std::vector<std::string> keys;
   for (std::size_t i = 0; i < std::min<std::size_t>(dict.size(), 8); ++i) {
     const auto* name = dict[i].key.get_if<std::string>();
-    keys.push_back(name == nullptr ? "?" : "'" + *name + "'");
+    keys.push_back(name == nullptr ? "?" : "'" + printable(*name, "", "?") + "'");
   }
   return join(keys, ", ");
+}
+
+// Nothing for one of another program that has another form: the weights beside it are of use.
+std::optional<optim::OptimizerState> optimizer_of(KeyReader& reader, const std::string& key,
+                                                  const MapLocation& map_location) {
+  const Value* const value = reader.get(key);
+  if (value == nullptr) {
+    return std::nullopt;
+  }
+  try {
+    return optimizer_from_value(*value, map_location);
+  } catch (const IoError& error) {
+    reader.refuse(key, error);
+    return std::nullopt;
+  } catch (const UsageError& error) {
+    throw UsageError("'" + reader.file() + "': the optimizer's state: " + error.what());
+  }
 }
 
 std::optional<data::SamplerPosition> sampler_of(KeyReader& reader) {
@@ -163,30 +204,24 @@ Checkpoint from_value(const std::string& file, const Value& root, const MapLocat
     result.model = reader.state(tensors, "");
     return result;
   }
-  const bool is_timm = root.find("model") == nullptr && root.find("state_dict") != nullptr;
-  if (root.find("model") == nullptr && !is_timm) {
+  const WeightsKey* const key = weights_key(root);
+  if (key == nullptr) {
     throw IoError("'" + file +
-                  "' has neither 'model' nor 'state_dict', and is no state dict; its "
+                  "' has no 'model', 'state_dict' or 'model_state_dict', and is no state dict; its "
                   "keys are " +
                   keys_of(*dict));
   }
-  result.model = reader.state(is_timm ? "state_dict" : "model");
-  result.model_ema = reader.state(is_timm ? "state_dict_ema" : "model_ema");
-  if (const Value* const optimizer = reader.get("optimizer")) {
-    try {
-      result.optimizer = optimizer_from_value(*optimizer, map_location);
-    } catch (const IoError& error) {
-      throw IoError("'" + file + "': " + error.what());
-    } catch (const UsageError& error) {
-      throw UsageError("'" + file + "': the optimizer's state: " + error.what());
-    }
-  }
+  result.model = reader.state(key->weights);
+  result.model_ema = reader.state(key->average);
+  const bool is_tutorials = root.find("optimizer") == nullptr;
+  result.optimizer =
+      optimizer_of(reader, is_tutorials ? "optimizer_state_dict" : "optimizer", map_location);
   const auto copy = [&](const char* key) {
     const Value* const value = reader.get(key);
     return value == nullptr ? Value() : *value;
   };
   result.lr_scheduler = copy("lr_scheduler");
-  result.scaler = copy(is_timm ? "amp_scaler" : "scaler");
+  result.scaler = copy(root.find("scaler") == nullptr ? "amp_scaler" : "scaler");
   result.args = copy("args");
   result.metrics = copy("metrics");
   if (const auto* epoch = reader.get_if<std::int64_t>("epoch", "an integer")) {

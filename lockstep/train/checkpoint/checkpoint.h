@@ -45,9 +45,9 @@ using TakeTensor = std::function<checkpoint::Tensor(const at::Tensor&)>;
 checkpoint::Value to_value(const Checkpoint& checkpoint, const TakeTensor& take);
 
 // Also of a plain state dict, of torchvision's and of timm's checkpoints (state_dict,
-// state_dict_ema). Throws IoError that starts with `file` and names the key that is not what it
-// must be; where `format` is not ours, keys beside the models and the optimizer go to `others`
-// then.
+// state_dict_ema), and with the keys of PyTorch's tutorial (model_state_dict). Throws IoError that
+// starts with `file` and names the key that is not what it must be; where `format` is not ours,
+// keys beside the models go to `others` then.
 Checkpoint from_value(const std::string& file, const checkpoint::Value& root,
                       const MapLocation& map_location = {},
                       checkpoint::Format format = checkpoint::Format::kLockstep);
@@ -63,7 +63,8 @@ struct LoadedCheckpoint {
 LoadedCheckpoint load_checkpoint(const std::string& path, const MapLocation& map_location = {});
 
 // A model alone, as a safetensors file, which is replaced as a whole. Blocks until the disk has it.
-// Throws UsageError if a type has no name in that format, and IoError.
+// Throws UsageError if a type has no name in that format, or a tensor is called "__metadata__", and
+// IoError.
 void save_safetensors(const std::string& path, const StateDict& model);
 
 }  // namespace lockstep

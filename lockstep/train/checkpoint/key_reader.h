@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/checkpoint/read.h"
 #include "lockstep/checkpoint/value.h"
 #include "lockstep/train/checkpoint/map_location.h"
@@ -111,9 +112,13 @@ class KeyReader {
     if (source_.format == checkpoint::Format::kLockstep) {
       fail(key, value, expected);
     }
-    std::erase_if(known_, [&](const checkpoint::Entry* entry) {
-      return *entry->key.get_if<std::string>() == key;
-    });
+    leave_to_caller(key);
+  }
+  void refuse(const std::string& key, const IoError& error) {
+    if (source_.format == checkpoint::Format::kLockstep) {
+      throw IoError("'" + source_.file + "': " + error.what());
+    }
+    leave_to_caller(key);
   }
 
   checkpoint::Dict others() {
@@ -128,11 +133,19 @@ class KeyReader {
 
   [[noreturn]] void fail(const std::string& key, const checkpoint::Value& value,
                          const char* expected) const {
-    throw IoError("'" + source_.file + "': '" + key + "' is " + std::string(kind_of(value)) +
-                  ", expected " + expected);
+    throw IoError("'" + source_.file + "': '" + printable(key, "", "?") + "' is " +
+                  std::string(kind_of(value)) + ", expected " + expected);
   }
 
+  [[nodiscard]] const std::string& file() const { return source_.file; }
+
  private:
+  void leave_to_caller(const std::string& key) {
+    std::erase_if(known_, [&](const checkpoint::Entry* entry) {
+      return *entry->key.get_if<std::string>() == key;
+    });
+  }
+
   // Python has 1 where a number is meant.
   template <class T>
   static std::optional<T> item_of(const checkpoint::Value& value) {

@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kPrefix = "module.";
+constexpr std::string_view kCompiled = "_orig_mod.";
 constexpr std::string_view kCounter = "num_batches_tracked";
 
 // The counter of Python's AveragedModel, beside "module.0.weight" and so on.
@@ -30,8 +31,38 @@ bool all_have_prefix(const StateDict& state) {
 
 using ByName = std::unordered_map<std::string, at::Tensor>;
 
+// Without the part of a path that torch.compile() adds, for a model or a layer of it.
+std::string without_compiled(std::string name) {
+  for (auto at = name.find(kCompiled); at != std::string::npos; at = name.find(kCompiled, at)) {
+    if (at > 0 && name[at - 1] != '.') {
+      at += 1;
+    } else {
+      name.erase(at, kCompiled.size());
+    }
+  }
+  return name;
+}
+
+// As it is where two names would become one, or a network has such names itself.
+StateDict of_plain_model(const StateDict& own, const StateDict& state) {
+  const auto is_plain = [](const auto& item) { return without_compiled(item.first) == item.first; };
+  if (!std::ranges::all_of(own, is_plain)) {
+    return state;
+  }
+  StateDict plain;
+  std::unordered_set<std::string> names;
+  for (const auto& [name, tensor] : state) {
+    plain.emplace_back(without_compiled(name), tensor);
+    if (!names.insert(plain.back().first).second) {
+      return state;
+    }
+  }
+  return plain;
+}
+
 // With "module." before each name, or without, as `own` has it.
-ByName named_as(const StateDict& own, const StateDict& state) {
+ByName named_as(const StateDict& own, const StateDict& given_state) {
+  const StateDict state = of_plain_model(own, given_state);
   const bool own_prefix = all_have_prefix(own);
   const bool prefix = all_have_prefix(state);
   ByName given;

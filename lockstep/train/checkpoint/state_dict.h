@@ -47,9 +47,9 @@ struct LoadedState {
 };
 // Copies into the module's tensors. All names may start with "module.", as those of a Python model
 // under DataParallel or DistributedDataParallel do, on either side; AveragedModel's n_averaged
-// beside them is left out. A missing num_batches_tracked stays as it is, as in Python. Throws
-// UsageError that lists the names and shapes that do not fit, and the tensors without contents, and
-// changes nothing.
+// beside them is left out, as is the "_orig_mod." of torch.compile(). A missing num_batches_tracked
+// stays as it is, as in Python. Throws UsageError that lists the names and shapes that do not fit,
+// and the tensors without contents, and changes nothing.
 LoadedState load_state_dict(torch::nn::Module& module, const StateDict& state,
                             const LoadStateOptions& options = {});
 LoadedState load_state_dict(optim::ModelEma& ema, const StateDict& state,

@@ -4,6 +4,9 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "lockstep/train/checkpoint/checkpoint_writer.h"
 #include "tests/checkpoint/faulty_files.h"
@@ -103,7 +106,9 @@ TEST(Checkpoint, FilesOfEachKindAreRead) {
   run("kinds", folder);
   auto net = toy_network();
   const auto expected = state_dict(*toy_network());
-  for (const char* name : {"plain.pt", "ddp.pt", "timm.pt"}) {
+  for (const char* name :
+       {"plain.pt", "ddp.pt", "timm.pt", "named.pt", "tutorial.pt", "optimizers.pt", "compiled.pt",
+        "compiled_ddp.pt", "ddp_compiled.pt", "part.pt"}) {
     for (auto& parameter : net->parameters()) {
       parameter.data().zero_();
     }
@@ -117,12 +122,54 @@ TEST(Checkpoint, FilesOfEachKindAreRead) {
   EXPECT_TRUE(timm.model_ema.at(0).second.equal(expected.at(0).second + 1));
   EXPECT_EQ(timm.epoch, 4);
   EXPECT_EQ(timm.others.size(), 3U);  // arch, metric, version
+  const auto tutorial = load_checkpoint(folder.path + "/tutorial.pt").checkpoint;
+  EXPECT_EQ(tutorial.optimizer.value().param_groups.size(), 1U);
+  EXPECT_EQ(tutorial.others.size(), 1U);  // loss
+  const auto named = load_checkpoint(folder.path + "/named.pt").checkpoint;
+  EXPECT_EQ(*checkpoint::Value(named.others).find("model")->get_if<std::string>(), "toy");
+  const auto optimizers = load_checkpoint(folder.path + "/optimizers.pt").checkpoint;
+  EXPECT_FALSE(optimizers.optimizer.has_value());
+  EXPECT_NE(checkpoint::Value(optimizers.others).find("optimizer"), nullptr);
   EXPECT_THAT([&] { load_checkpoint(folder.path + "/other.pt"); },
               ThrowsMessage<IoError>(HasSubstr("its keys are 'weights'")));
   EXPECT_THAT([&] { load_checkpoint(folder.path + "/legacy.pt"); },
               ThrowsMessage<IoError>(HasSubstr("convert it: python -c")));
   EXPECT_THAT([&] { load_checkpoint(folder.path + "/script.pt"); },
               ThrowsMessage<IoError>(HasSubstr("TorchScript")));
+}
+
+// What the error says to type works, also for what weights_only=True refuses.
+TEST(Checkpoint, TheLineThatConvertsOldFilesDoes) {
+  const TemporaryFolder folder;
+  run("legacy", folder);
+  const auto expected = state_dict(*toy_network());
+  for (const char* name : {"legacy.pt", "namespace.pt", "protocol4.pt", "pickle.pt", "it's.pt"}) {
+    std::string error;
+    try {
+      load_checkpoint(folder.path + "/" + name);
+    } catch (const IoError& caught) {
+      error = caught.what();
+    }
+    const std::string before = "convert it: python -c ";
+    ASSERT_THAT(error, HasSubstr(before)) << name;
+    const auto line = "cd '" + folder.path + "' && '" LOCKSTEP_TEST_PYTHON "' -c " +
+                      error.substr(error.find(before) + before.size());
+    ASSERT_EQ(std::system(line.c_str()), 0) << line;
+    const auto model = load_checkpoint(folder.path + "/new.pt").checkpoint.model;
+    ASSERT_EQ(model.size(), expected.size()) << name;
+    EXPECT_TRUE(model[0].second.equal(expected[0].second)) << name;
+    std::filesystem::remove(folder.path + "/new.pt");
+  }
+}
+
+TEST(Checkpoint, ATensorThatSafetensorsCannotNameIsRefused) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(
+      [&] {
+        save_safetensors(folder.path + "/a.safetensors", {{"__metadata__", at::full({1}, 1.0F)}});
+      },
+      ThrowsMessage<UsageError>(HasSubstr("'__metadata__'")));
+  EXPECT_TRUE(folder.names().empty());
 }
 
 TEST(Checkpoint, SafetensorsAreWrittenAndRead) {
@@ -157,11 +204,11 @@ TEST(Checkpoint, TensorsGoWhereMapLocationSays) {
     return from_value("f", root, map_location).model.at(0).second.device().str();
   };
   EXPECT_EQ(device("cpu"), "cpu");
-  EXPECT_EQ(device(std::map<std::string, std::string>{{"cuda:7", "cpu"}}), "cpu");
-  EXPECT_EQ(device(MapLocation([](const std::string& location) {
+  EXPECT_EQ(device({{"cuda:7", "cpu"}}), "cpu");
+  EXPECT_EQ(device([](const std::string& location) {
               EXPECT_EQ(location, "cuda:7");
-              return at::Device("cpu");
-            })),
+              return at::kCPU;
+            }),
             "cpu");
   EXPECT_THAT([&] { device({}); }, ThrowsMessage<UsageError>(AllOf(
                                        HasSubstr("'f': 'a': "), HasSubstr("saved from 'cuda:7'"),
@@ -175,6 +222,7 @@ TEST(Checkpoint, AKeyOfAnotherKindIsNamed) {
                 ThrowsMessage<IoError>(AllOf(HasSubstr("'f.pt'"), HasSubstr(what))));
   };
   expect("epoch", "three", "'epoch' is text, expected an integer");
+  expect("model_ema", Dict{{std::string("a\0b", 3), 1}}, "'model_ema.a?b' is an integer");
   expect("optimizer", 1, "the optimizer's state has no 'state'");
   expect("class_names", checkpoint::List{1},
          "'class_names' is an integer, expected a list of text");

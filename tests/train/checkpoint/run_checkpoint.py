@@ -5,6 +5,7 @@
     run_checkpoint.py resume FOLDER    reads FOLDER/ours_NAME/last.pt (lockstep's, after 25 steps), trains
                                        to 75, and writes FOLDER/NAME.resumed
     run_checkpoint.py kinds FOLDER     writes files of each kind that users have
+    run_checkpoint.py legacy FOLDER    writes files of formats that are converted first
     run_checkpoint.py safetensors FOLDER    compares FOLDER/model.safetensors with the network's weights
 
 The gradients of a step are drawn with the step as the seed, so both sides have the same.
@@ -12,6 +13,7 @@ The gradients of a step are drawn with the step as the seed, so both sides have 
 
 import argparse
 import json
+import pickle
 import sys
 import warnings
 from pathlib import Path
@@ -86,10 +88,36 @@ def kinds(folder):
     torch.save({f"module.{key}": value for key, value in state.items()}, folder / "ddp.pt")
     torch.save({"arch": "toy", "state_dict": state, "state_dict_ema": {k: v + 1 for k, v in state.items()},
                 "epoch": 4, "args": argparse.Namespace(model="toy"), "metric": 0.5, "version": 2}, folder / "timm.pt")
+    torch.save({"model": "toy", "state_dict": state}, folder / "named.pt")
+    torch.save({"epoch": 4, "model_state_dict": state, "optimizer_state_dict": optimizer_of("sgd", net).state_dict(),
+                "loss": 0.5}, folder / "tutorial.pt")
+    torch.save({"model": state, "optimizer": [optimizer_of("sgd", net).state_dict()]}, folder / "optimizers.pt")
+    compiled = torch.compile(net).state_dict()  # Nothing is compiled before it is called.
+    assert "_orig_mod.0.weight" in compiled
+    torch.save(compiled, folder / "compiled.pt")
+    torch.save({f"module.{key}": value for key, value in compiled.items()}, folder / "compiled_ddp.pt")
+    torch.save({key.replace("_orig_mod.", "_orig_mod.module."): value for key, value in compiled.items()},
+               folder / "ddp_compiled.pt")
+    part = network()
+    part[1] = torch.compile(part[1])
+    assert "1._orig_mod.weight" in part.state_dict()
+    torch.save(part.state_dict(), folder / "part.pt")
     torch.save({"weights": 3}, folder / "other.pt")
     torch.save(state, folder / "legacy.pt", _use_new_zipfile_serialization=False)
     warnings.simplefilter("ignore")  # torch.jit is deprecated, and users have its files.
     torch.jit.script(net).save(str(folder / "script.pt"))
+
+
+def legacy(folder):
+    state = network().state_dict()
+    checkpoint = {"model": state, "args": argparse.Namespace(lr=0.1)}
+    old = {"_use_new_zipfile_serialization": False}
+    torch.save(state, folder / "legacy.pt", **old)
+    torch.save(state, folder / "it's.pt", **old)
+    torch.save(checkpoint, folder / "namespace.pt", **old)
+    torch.save(checkpoint, folder / "protocol4.pt", pickle_protocol=4, **old)
+    with open(folder / "pickle.pt", "wb") as file:
+        pickle.dump(checkpoint, file)
 
 
 def safetensors(folder):
@@ -106,7 +134,8 @@ def safetensors(folder):
 
 def main():
     torch.set_num_threads(1)
-    {"save": save, "resume": resume, "kinds": kinds, "safetensors": safetensors}[sys.argv[1]](Path(sys.argv[2]))
+    commands = {"save": save, "resume": resume, "kinds": kinds, "legacy": legacy, "safetensors": safetensors}
+    commands[sys.argv[1]](Path(sys.argv[2]))
 
 
 main()

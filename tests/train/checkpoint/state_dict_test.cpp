@@ -145,6 +145,20 @@ TEST(LoadStateDict, AHeadOfAnotherNumberOfClassesStaysAsItIs) {
               ThrowsMessage<UsageError>(HasSubstr("of another shape")));
 }
 
+// Two names that would become one are left as they are, and none is lost unseen.
+TEST(LoadStateDict, NamesOfACompiledModelAreAcceptedUnlessTwoBecomeOne) {
+  auto net = toy_network();
+  StateDict state;
+  for (const auto& [name, tensor] : state_dict(*toy_network())) {
+    state.emplace_back("module._orig_mod." + name, at::full_like(tensor, 3));
+  }
+  EXPECT_NO_THROW(load_state_dict(*net, state));
+  EXPECT_TRUE(net->parameters()[0].equal(at::full_like(net->parameters()[0], 3)));
+  state.emplace_back("module.0.weight", state[0].second);
+  EXPECT_THAT([&] { load_state_dict(*net, state); },
+              ThrowsMessage<UsageError>(HasSubstr("unexpected: _orig_mod.0.bias")));
+}
+
 TEST(LoadStateDict, ThePrefixOfAWrappedModelIsAcceptedOnEitherSide) {
   auto net = toy_network();
   StateDict wrapped;
