@@ -8,7 +8,7 @@
 //
 // Each forward copies the module to the devices, deals the batch out to them and collects the
 // outputs on one. DistributedDataParallel does none of that and is faster; see
-// docs/guides/data_parallel.md.
+// docs/guides/data-parallel.md.
 #pragma once
 
 #include <chrono>
