@@ -4,7 +4,9 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/keep_forever.h"
@@ -29,7 +31,8 @@ constexpr int kDoze = 3;
 struct WorkQueue::State {
   std::mutex mutex;
   std::condition_variable changed;  // A job is done, or nobody runs one any more.
-  std::condition_variable wanted;   // For the queue's thread.
+  std::condition_variable wanted;   // For the thread that tends the queue.
+  std::condition_variable vacant;   // For its deputies.
   std::deque<JobPointer> jobs;      // The front may be running.
   bool running = false;
   int taken = 0;         // Jobs in a row that waiting threads ran.
@@ -37,34 +40,38 @@ struct WorkQueue::State {
   bool awake = false;    // The thread will look again by itself soon.
   bool came = false;     // A job, since the thread looked.
   bool stop = false;
+  // While a thread of the queue's own is in a callback, another one tends the queue: the callback
+  // may wait for jobs.
+  std::vector<std::thread> threads;
+  bool tended = false;
+  int deputies = 0;  // Threads that wait for their turn to tend it.
 };
 
 WorkQueue::WorkQueue() : state_(std::make_shared<State>()) {}
 
 WorkQueue::~WorkQueue() {
-  if (!thread_.joinable()) {
-    return;
-  }
   if (!fork_guard_.in_owner()) {
-    keep_forever(std::move(thread_));
-    keep_forever(state_);
+    keep_forever(state_);  // With its threads.
     return;
-  }
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-  }
-  state_->wanted.notify_all();
-  if (std::this_thread::get_id() == thread_.get_id()) {
-    // In a when_done() callback that dropped the last pointer to this: nobody can join itself. The
-    // thread ends when that callback returns, and touches only the state, which it keeps.
-    thread_.detach();
-  } else {
-    thread_.join();
   }
   std::unique_lock lock(state_->mutex);
+  state_->stop = true;
+  auto threads = std::exchange(state_->threads, {});
+  lock.unlock();
+  state_->wanted.notify_all();
+  state_->vacant.notify_all();
+  for (auto& thread : threads) {
+    if (std::this_thread::get_id() == thread.get_id()) {
+      // In a when_done() callback that dropped the last pointer to this: nobody can join itself.
+      // The thread ends when that callback returns, and touches only the state, which it keeps.
+      thread.detach();
+    } else {
+      thread.join();
+    }
+  }
+  lock.lock();
   while (!state_->jobs.empty()) {
-    run_front(*state_, lock);
+    call(run_front(*state_, lock), lock);
   }
 }
 
@@ -83,14 +90,13 @@ WorkQueue::JobPointer WorkQueue::start(std::function<void()> run, When when) {
   bool wake_up = false;
   {
     const std::lock_guard lock(state_->mutex);
-    start_thread();
     state_->jobs.push_back(job);
     state_->came = true;
-    if (when == When::kAtOnce) {
-      state_->at_once = true;
-      wake_up = true;
+    state_->at_once = state_->at_once || when == When::kAtOnce;
+    if (!state_->tended) {
+      call_tender(state_);
     } else {
-      wake_up = !std::exchange(state_->awake, true);
+      wake_up = !std::exchange(state_->awake, true) || when == When::kAtOnce;
     }
   }
   if (wake_up) {
@@ -108,7 +114,7 @@ void WorkQueue::wait(Job& job) {
         state_->changed.wait(lock);
       } else {
         state_->taken = std::min(state_->taken + 1, kCalm);
-        run_front(*state_, lock);
+        call(run_front(*state_, lock), lock);
       }
     }
   }
@@ -121,7 +127,7 @@ bool WorkQueue::wait_until(Job& job, Deadline deadline) {
   require_owner();
   std::unique_lock lock(state_->mutex);
   state_->at_once = true;
-  state_->wanted.notify_one();
+  call_tender(state_);
   if (!state_->changed.wait_until(lock, deadline.at(), [&] { return job.is_done(); })) {
     return false;
   }
@@ -137,7 +143,7 @@ void WorkQueue::when_done(Job& job, std::function<void(std::exception_ptr)> tell
   if (!job.is_done()) {
     job.tell_ = std::move(tell);
     state_->at_once = true;
-    state_->wanted.notify_one();
+    call_tender(state_);
     return;
   }
   lock.unlock();
@@ -145,7 +151,7 @@ void WorkQueue::when_done(Job& job, std::function<void(std::exception_ptr)> tell
 }
 
 // The lock is held on entry and on return.
-void WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
+std::function<void()> WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
   const JobPointer job = state.jobs.front();
   state.running = true;
   lock.unlock();
@@ -165,28 +171,61 @@ void WorkQueue::run_front(State& state, std::unique_lock<std::mutex>& lock) {
   state.jobs.pop_front();
   state.running = false;
   state.changed.notify_all();
-  if (tell) {
+  if (!tell) {
+    return nullptr;
+  }
+  return [tell = std::move(tell), error] { tell(error); };
+}
+
+void WorkQueue::call(std::function<void()> callback, std::unique_lock<std::mutex>& lock) {
+  if (callback) {
     lock.unlock();
-    tell(error);
-    tell = nullptr;  // What it owns goes while the lock is free.
+    callback();
+    callback = nullptr;  // What it owns goes while the lock is free.
     lock.lock();
   }
 }
 
-void WorkQueue::start_thread() {
-  if (!thread_.joinable()) {
-    thread_ = std::thread([state = state_] { tend(*state); });
+void WorkQueue::call_tender(const std::shared_ptr<State>& state) {
+  if (state->tended) {
+    state->wanted.notify_one();
+  } else if (state->deputies > 0) {
+    state->vacant.notify_one();
+  } else if (!state->stop) {
+    state->tended = true;  // By the thread that comes.
+    state->threads.emplace_back([state] {
+      std::unique_lock lock(state->mutex);
+      while (!state->stop) {
+        tend(state, lock);
+        ++state->deputies;
+        state->vacant.wait(lock, [&] { return !state->tended || state->stop; });
+        --state->deputies;
+        state->tended = true;
+      }
+    });
   }
 }
 
-void WorkQueue::tend(State& state) {
-  std::unique_lock lock(state.mutex);
+// Until the queue ends, or another thread has taken over.
+void WorkQueue::tend(const std::shared_ptr<State>& shared, std::unique_lock<std::mutex>& lock) {
+  State& state = *shared;
   int idle = 0;  // Looks since there was a job.
   while (!state.stop) {
     if (state.at_once && !state.running && !state.jobs.empty()) {
       state.taken = 0;
-      run_front(state, lock);
       idle = 0;
+      if (auto callback = run_front(state, lock)) {
+        state.tended = false;
+        state.awake = false;
+        if (!state.jobs.empty()) {
+          call_tender(shared);
+        }
+        call(std::move(callback), lock);
+        if (state.tended) {
+          return;
+        }
+        state.tended = true;
+      }
       continue;
     }
     state.at_once = state.at_once && !state.jobs.empty();

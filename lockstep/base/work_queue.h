@@ -4,7 +4,8 @@
 // they are run in the order in which they were started: a thread that waits for one runs all that
 // were started before it, unless another thread is doing so already. The queue also has a thread of
 // its own. It runs jobs that nobody has waited for in a while, jobs with a when_done() callback,
-// and jobs that were started to run at once.
+// and jobs that were started to run at once. While it is in a callback another one takes its place,
+// so that callbacks may wait for jobs.
 #pragma once
 
 #include <atomic>
@@ -13,7 +14,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/fork_guard.h"
@@ -71,12 +71,13 @@ class WorkQueue {
  private:
   struct State;  // Shared with the thread: a when_done() callback may end this.
 
-  void start_thread();
-  static void run_front(State& state, std::unique_lock<std::mutex>& lock);
-  static void tend(State& state);
+  // Returns the callback of the job that it ran, if there is one.
+  static std::function<void()> run_front(State& state, std::unique_lock<std::mutex>& lock);
+  static void call(std::function<void()> callback, std::unique_lock<std::mutex>& lock);
+  static void call_tender(const std::shared_ptr<State>& state);
+  static void tend(const std::shared_ptr<State>& shared, std::unique_lock<std::mutex>& lock);
 
   std::shared_ptr<State> state_;
-  std::thread thread_;
   ForkGuard fork_guard_;
 };
 

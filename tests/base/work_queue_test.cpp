@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <functional>
 #include <future>
+#include <memory>
 #include <stdexcept>
 
 #include "lockstep/base/error.h"
@@ -65,6 +67,64 @@ TEST(WorkQueue, TellsWhenAJobIsDone) {
   bool again = false;
   queue.when_done(*job, [&](const std::exception_ptr&) { again = true; });
   EXPECT_TRUE(again);
+}
+
+// As futures of c10d do: who waits for one waits for its callback.
+std::future<void> future_of(WorkQueue& queue, WorkQueue::Job& job) {
+  auto promise = std::make_shared<std::promise<void>>();
+  queue.when_done(job, [promise](const std::exception_ptr&) { promise->set_value(); });
+  return promise->get_future();
+}
+
+bool comes(const std::future<void>& future) {
+  return future.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+}
+
+TEST(WorkQueue, ACallbackMayWaitForTheCallbackOfAJobThatItStarts) {
+  WorkQueue queue;
+  std::function<bool(int)> nested = [&](int depth) {
+    const auto job = queue.start([] {});
+    const auto done = std::make_shared<std::promise<bool>>();
+    queue.when_done(*job, [&nested, done, depth](const std::exception_ptr&) {
+      done->set_value(depth == 0 || nested(depth - 1));
+    });
+    auto answer = done->get_future();
+    return answer.wait_for(std::chrono::seconds(30)) == std::future_status::ready && answer.get();
+  };
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_TRUE(nested(3));
+  }
+}
+
+TEST(WorkQueue, ACallbackMayWaitForAJobThatWasStartedBefore) {
+  WorkQueue queue;
+  std::promise<void> go;
+  const auto first = queue.start([&] { go.get_future().wait(); }, WorkQueue::When::kAtOnce);
+  const auto second = queue.start([] {});
+  const auto later = std::make_shared<std::future<void>>(future_of(queue, *second));
+  std::promise<bool> came;
+  queue.when_done(*first, [&](const std::exception_ptr&) { came.set_value(comes(*later)); });
+  go.set_value();
+  EXPECT_TRUE(came.get_future().get());
+}
+
+TEST(WorkQueue, JobsGoOnWhileACallbackLasts) {
+  WorkQueue queue;
+  std::promise<void> run;
+  std::promise<void> go;
+  std::promise<void> in_callback;
+  const auto first = queue.start([&] { run.get_future().wait(); }, WorkQueue::When::kAtOnce);
+  queue.when_done(*first, [&](const std::exception_ptr&) {
+    in_callback.set_value();
+    go.get_future().wait();
+  });
+  run.set_value();
+  in_callback.get_future().wait();
+  for (int i = 0; i < 50; ++i) {
+    const auto job = queue.start([] {});
+    EXPECT_TRUE(comes(future_of(queue, *job))) << i;
+  }
+  go.set_value();
 }
 
 TEST(WorkQueue, AnErrorReachesEveryWait) {
