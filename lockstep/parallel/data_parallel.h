@@ -72,6 +72,7 @@ template <class Module>
 class DataParallel {
  public:
   template <class Held>
+    requires(!std::is_same_v<std::remove_cvref_t<Held>, DataParallel>)
   explicit DataParallel(Held&& module, const DataParallelOptions& options = {})
       : module_(parallel::not_null(parallel::pointer_to(module), "DataParallel")),
         replicas_(module_, parallel::devices_for(*module_, options)),

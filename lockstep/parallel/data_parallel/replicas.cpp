@@ -47,7 +47,7 @@ class Copies : public torch::autograd::Function<Copies> {
   }
 };
 
-void copy_to(const at::Tensor& original, at::Tensor copy) {
+void copy_to(const at::Tensor& original, const at::Tensor& copy) {
   copy.detach_();  // From the step before.
   copy.set_data(original.detach().to(copy.device(), /*non_blocking=*/true, /*copy=*/true));
 }

@@ -10,7 +10,7 @@ TensorFuture average(const Group& group, const at::Tensor& tensor) {
 
 CommHook compress_hook(const Group& group, at::ScalarType type) {
   return [group, type](GradBucket& bucket) {
-    const auto buffer = bucket.buffer();
+    const auto& buffer = bucket.buffer();
     return average(group, buffer.to(type)).then([buffer](const at::Tensor& sum) {
       return buffer.copy_(sum);
     });

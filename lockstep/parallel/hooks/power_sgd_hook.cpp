@@ -193,7 +193,7 @@ void PowerSgd::draw(const Low& low) {
 }
 
 TensorFuture PowerSgd::compress(const std::shared_ptr<PowerSgd>& self, GradBucket& bucket) {
-  const auto buffer = bucket.buffer();
+  const auto& buffer = bucket.buffer();
   auto& memory = memories_[bucket.index()];
   at::Tensor before;
   if (options_.use_error_feedback) {
@@ -209,7 +209,7 @@ TensorFuture PowerSgd::compress(const std::shared_ptr<PowerSgd>& self, GradBucke
   }
   return TensorFuture(group_.all_reduce(low.whole_flat), low.whole_flat)
       .then([self, low, buffer, before, index = bucket.index(),
-             last = bucket.is_last()](const at::Tensor&) {
+             last = bucket.is_last()](const at::Tensor&) -> at::Tensor {
         auto& kept = self->memories_.at(index);
         self->finish(low, kept);
         if (self->options_.use_error_feedback) {
