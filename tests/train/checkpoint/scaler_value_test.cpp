@@ -1,6 +1,7 @@
 // A GradScaler that goes on in Python, and Python's that goes on here, through checkpoint files.
 #include "lockstep/train/checkpoint/scaler_value.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 

@@ -1,5 +1,6 @@
 #include "lockstep/train/optim/optimizer.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>

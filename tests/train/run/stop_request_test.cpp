@@ -10,6 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
+#include "lockstep/base/no_sigpipe.h"
 #include "tests/support/child.h"
 
 namespace lockstep::train {
@@ -80,6 +81,7 @@ int with_signal_of_the_parent(int number,
   });
   waiting.write_end.reset();
   sent.read_end.reset();
+  const NoSigpipe no_sigpipe;  // The signal may end the child before it reads.
   char c = 0;
   while (::read(waiting.read_end.get(), &c, 1) == 1) {
     ::kill(child, number);
