@@ -1,0 +1,100 @@
+// After torch/nn/modules/_functions.py, so that the bits are the same.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/batch_norm_backward_elemt.h>
+#include <ATen/ops/batch_norm_backward_reduce.h>
+#include <ATen/ops/batch_norm_elemt.h>
+#include <ATen/ops/batch_norm_gather_stats_with_counts.h>
+#include <ATen/ops/batch_norm_stats.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "lockstep/device/graph.h"
+#include "lockstep/nn/batch_norm_kernels.h"
+
+namespace lockstep::nn::gpu {
+namespace {
+
+at::Tensor own_statistics(const at::Tensor& input, double eps) {
+  const auto channels = input.size(1);
+  if (input.numel() == 0) {
+    return at::zeros({2 * channels + 1}, input.options().dtype(computed_in(input)));
+  }
+  const auto [mean, invstd] = at::batch_norm_stats(input, eps);
+  const auto count = at::full({1}, input.numel() / channels, mean.options());
+  return at::cat({mean, invstd, count});
+}
+
+// Rows of `all`: means, deviations, count. Waits for the GPU once.
+at::Tensor of_ranks_with_values(const at::Tensor& all) {
+  const auto counts = all.select(1, all.size(1) - 1).cpu();
+  if (counts.sum().item<double>() == 1) {
+    reject_single_value();
+  }
+  const auto present = counts >= 1;
+  return present.all().item<bool>() ? all : all.index({present.to(all.device())});
+}
+
+}  // namespace
+
+at::Tensor dense(const at::Tensor& tensor) {
+  const bool channels_last = tensor.is_contiguous(at::MemoryFormat::ChannelsLast) ||
+                             tensor.is_contiguous(at::MemoryFormat::ChannelsLast3d);
+  return channels_last ? tensor : tensor.contiguous();
+}
+
+Statistics forward(at::Tensor& output, const at::Tensor& input,
+                   const BatchNormOverRanks& arguments) {
+  const auto channels = input.size(1);
+  auto all = arguments.ranks->gather(own_statistics(input, arguments.eps));
+  if (!device::Graph::is_stream_recorded()) {  // It would wait for the GPU.
+    all = of_ranks_with_values(all);
+    if (all.size(0) == 0) {
+      output = at::empty_like(input);
+      return {};
+    }
+  }
+  auto counts = all.select(1, 2 * channels).contiguous();
+  const auto whole_counts = counts.to(at::kInt);  // Half has no numbers above 65,504.
+  if (arguments.running_mean.defined()) {
+    counts = counts.to(arguments.running_mean.scalar_type());
+  }
+  const auto [mean, invstd] = at::batch_norm_gather_stats_with_counts(
+      input, all.narrow(1, 0, channels), all.narrow(1, channels, channels), arguments.running_mean,
+      arguments.running_var, arguments.momentum, arguments.eps, counts);
+  output = input.numel() > 0 ? at::batch_norm_elemt(input, arguments.weight, arguments.bias, mean,
+                                                    invstd, arguments.eps)
+                             : at::empty_like(input);
+  return {.mean = mean, .invstd = invstd, .counts = whole_counts};
+}
+
+std::vector<at::Tensor> backward(const at::Tensor& gradient, const at::Tensor& input,
+                                 const at::Tensor& weight, const Statistics& all,
+                                 const RankExchangePointer& ranks) {
+  const auto channels = input.size(1);
+  if (input.numel() == 0) {
+    const auto zeros = at::zeros({2 * channels}, all.mean.options());
+    if (ranks) {
+      ranks->sum(zeros);
+    }
+    const auto nothing = at::zeros({channels}, all.mean.options());
+    return {at::zeros_like(input), nothing, nothing};
+  }
+  const auto dy = dense(gradient);
+  const auto [sum_dy, sum_dy_xmu, weight_gradient, bias_gradient] = at::batch_norm_backward_reduce(
+      dy, input, all.mean, all.invstd, weight, /*input_g=*/true, /*weight_g=*/weight.defined(),
+      /*bias_g=*/weight.defined());
+  if (!ranks) {
+    return {at::Tensor(), weight_gradient, bias_gradient};
+  }
+  const auto sums = at::cat({sum_dy, sum_dy_xmu});
+  ranks->sum(sums);
+  return {at::batch_norm_backward_elemt(
+              dy, input, all.mean, all.invstd, converted(weight, all.mean.scalar_type()),
+              sums.narrow(0, 0, channels), sums.narrow(0, channels, channels), all.counts),
+          weight_gradient, bias_gradient};
+}
+
+}  // namespace lockstep::nn::gpu
