@@ -1,7 +1,7 @@
 // One process trains a module on several devices: torch.nn.DataParallel.
 //
 //   torch::nn::Sequential net(torch::nn::Linear(784, 10));
-//   lockstep::DataParallel parallel(net, {.device_ids = {"cuda:0", "cuda:1"}});
+//   lockstep::DataParallel parallel(net, {.device_ids = {{at::kCUDA, 0}, {at::kCUDA, 1}}});
 //   auto loss = torch::nn::functional::cross_entropy(parallel(images), labels);
 //   loss.backward();
 //   optimizer.step();  // Of net->parameters().
@@ -30,8 +30,8 @@
 namespace lockstep {
 
 struct DataParallelOptions {
-  // One device may be named several times: {"cpu", "cpu"} are two replicas on the CPU. Empty means
-  // all GPUs, or the module's own device where there are none.
+  // One device may be named several times: {at::kCPU, at::kCPU} are two replicas on the CPU. Empty
+  // means all GPUs, or the module's own device where there are none.
   std::vector<at::Device> device_ids;
   std::optional<at::Device> output_device;  // The first device if there is none.
   std::int64_t dim = 0;                     // Along which batches are dealt out.
