@@ -14,8 +14,7 @@ from job_launcher import Launcher  # noqa: E402
 from jobs import Jobs  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def jobs(tmp_path_factory):
+def jobs_on(device, tmp_path_factory):
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("parity")
     inputs = folder / "inputs"
@@ -23,6 +22,16 @@ def jobs(tmp_path_factory):
     for model in models.SHAPES:
         tensor_file.write(inputs / model.__name__, models.generate(model))
     launcher = Launcher(folder)
-    yield Jobs(launcher, inputs)
+    yield Jobs(launcher, inputs, device)
     launcher.cleanup()
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory):
+    yield from jobs_on("cpu", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def gpu_jobs(tmp_path_factory):
+    yield from jobs_on("cuda", tmp_path_factory)

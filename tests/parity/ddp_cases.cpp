@@ -1,11 +1,10 @@
 // Trains the networks of models.h with DistributedDataParallel; ddp_cases.py is its twin.
 //
-//   ddp_cases BACKEND INPUTS OUTPUTS [CASE...]    one rank of a job
+//   ddp_cases BACKEND DEVICE INPUTS OUTPUTS [CASE...]    one rank of a job
 //
-// INPUTS has a file of tensors per network. For each case a rank writes
+// DEVICE is "cpu" or "cuda". INPUTS has a file of tensors per network. For each case a rank writes
 // OUTPUTS/BACKEND/CASE.RANK, and a line of OUTPUTS/BACKEND/copied.RANK: the case, and how many
-// bytes of gradients its last step copied into buckets, of how many. With the backend nccl
-// everything is on the GPU.
+// bytes of gradients its last step copied into buckets, of how many.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 
@@ -242,12 +241,14 @@ Case on(at::Device device, Case the_case) {
   return the_case;
 }
 
-void run(const std::string& backend, const std::filesystem::path& inputs,
+void run(const std::string& backend, const at::Device& device, const std::filesystem::path& inputs,
          const std::filesystem::path& outputs, const std::vector<std::string>& names) {
   at::set_num_threads(1);
-  const at::Device device = backend == "nccl" ? at::kCUDA : at::kCPU;
   at::globalContext().setDeterministicAlgorithms(device.is_cuda(), /*warn_only=*/false);
-  const auto world = init_process_group({.backend = backend});
+  // Only NCCL takes tensors on GPUs without being told so.
+  const bool shared_gpu = device.is_cuda() && backend != "nccl";
+  const auto world =
+      init_process_group({.backend = shared_gpu ? "cpu:" + backend + ",cuda:" + backend : backend});
   const auto cases = table();
   std::ofstream copied(outputs / backend / ("copied." + std::to_string(world.rank())));
   for (const auto& [name, the_case, train] : cases.entries()) {
@@ -265,9 +266,9 @@ void run(const std::string& backend, const std::filesystem::path& inputs,
 
 int main(int count, char** arguments) {
   const std::vector<std::string> words(arguments + 1, arguments + count);
-  if (words.size() < 3) {
-    std::fputs("usage: ddp_cases BACKEND INPUTS OUTPUTS [CASE...]\n", stderr);
+  if (words.size() < 4) {
+    std::fputs("usage: ddp_cases BACKEND DEVICE INPUTS OUTPUTS [CASE...]\n", stderr);
     return 2;
   }
-  lockstep::parity::run(words[0], words[1], words[2], {words.begin() + 3, words.end()});
+  lockstep::parity::run(words[0], words[1], words[2], words[3], {words.begin() + 4, words.end()});
 }

@@ -1,9 +1,9 @@
 """Trains each network of models.py with PyTorch's DistributedDataParallel; ddp_cases.cpp is its twin.
 
-    ddp_cases.py BACKENDS INPUTS OUTPUTS [CASE...]    one rank of a job
+    ddp_cases.py BACKENDS DEVICE INPUTS OUTPUTS [CASE...]    one rank of a job
 
-BACKENDS is "gloo", "lockstep", "rank_order", "gloo,rank_order", or "nccl" with everything on the GPU. INPUTS has a file of tensors per network, as
-models.generate() makes them. For each case a rank writes OUTPUTS/BACKEND/CASE.RANK: every loss, and at
+BACKENDS is "gloo", "lockstep", "rank_order", "gloo,rank_order" or "nccl"; DEVICE is "cpu" or "cuda".
+INPUTS has a file of tensors per network, as models.generate() makes them. For each case a rank writes OUTPUTS/BACKEND/CASE.RANK: every loss, and at
 the end all parameters, gradients and buffers.
 """
 
@@ -180,9 +180,8 @@ if VERSION < (2, 15):  # Backward refuses it in 2.11; 2.12 to 2.14 were not trie
     del CASES["broad_two_forwards"]
 
 
-def main(backends, inputs, outputs, *names):
+def main(backends, device, inputs, outputs, *names):
     torch.set_num_threads(1)
-    device = "cuda" if backends == "nccl" else "cpu"
     torch.use_deterministic_algorithms(device == "cuda")
     if backends == "lockstep" and VERSION < (2, 14):
         importlib.import_module(backends)  # Newer ones find it by its entry point.

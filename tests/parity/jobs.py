@@ -21,15 +21,16 @@ DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # What cuBLAS asks for.
 class Jobs:
     """outputs() is where the ranks of a job left their files."""
 
-    def __init__(self, launcher, inputs):
+    def __init__(self, launcher, inputs, device="cpu"):
         self.launcher = launcher
         self.inputs = inputs
+        self.device = device
         self.done = {}
 
     def outputs(self, programs, backend, names=()):
         """programs[i] is that of rank i; without names, all cases that this PyTorch can run."""
         world = len(programs)
-        pure = programs == [PYTHON] * world and backend in ("gloo", "rank_order")
+        pure = programs == [PYTHON] * world and backend in ("gloo", "rank_order") and self.device == "cpu"
         together = "gloo,rank_order" if pure and world > 2 else backend
         key = (together, *(program[0] for program in programs))
         if key not in self.done:
@@ -39,13 +40,13 @@ class Jobs:
         return folder / backend
 
     def run(self, programs, backends, names):
-        folder = self.launcher.folder / f"job{len(self.done)}"
+        folder = self.launcher.folder / f"{self.device}{len(self.done)}"
         for backend in backends.split(","):
             (folder / backend).mkdir(parents=True)
         lines = [f'{rank}) exec {shlex.join(program)} "$@" ;;' for rank, program in enumerate(programs)]
         choice = "\n".join(['case "$RANK" in', *lines, "esac\n"])
         script = self.launcher.script(choice, folder.name + ".sh")
-        arguments = ["/bin/sh", script, backends, self.inputs, folder, *(names or CASES)]
+        arguments = ["/bin/sh", script, backends, self.device, self.inputs, folder, *(names or CASES)]
         try:
             job = self.launcher.run(
                 "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=DETERMINISTIC

@@ -1,8 +1,9 @@
-"""On a GPU, with deterministic algorithms, training is PyTorch's bit for bit as well: one rank over NCCL."""
+"""On a GPU, with deterministic algorithms, training is PyTorch's bit for bit as well: one rank over NCCL, and two
+ranks that share the GPU over shared memory, where PyTorch takes Gloo. The sum of two has one order."""
 
 import pytest
 from ddp_cases import CASES
-from jobs import CPP, PYTHON, assert_same
+from jobs import CPP, PYTHON, assert_same_on_all
 
 # NCCL sums no sparse tensors, and PyTorch 2.11 refuses a second forward before backward where there are
 # buffers (pytorch/pytorch#175024).
@@ -10,7 +11,14 @@ NAMES = [name for name in CASES if name not in ("sparse", "sparse_views", "two_f
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_over_nccl(jobs, name):
-    expected = jobs.outputs([PYTHON], "nccl", NAMES)
-    found = jobs.outputs([CPP], "nccl", NAMES)
-    assert_same(name, CASES[name], 0, expected, found)
+def test_over_nccl(gpu_jobs, name):
+    expected = gpu_jobs.outputs([PYTHON], "nccl", NAMES)
+    found = gpu_jobs.outputs([CPP], "nccl", NAMES)
+    assert_same_on_all(name, CASES[name], 1, expected, found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_ranks_on_one_gpu(gpu_jobs, name):
+    expected = gpu_jobs.outputs([PYTHON] * 2, "gloo", NAMES)
+    found = gpu_jobs.outputs([CPP] * 2, "shm", NAMES)
+    assert_same_on_all(name, CASES[name], 2, expected, found)
