@@ -1,5 +1,6 @@
 """PyTorch's communication hooks, by the names of hooks.h: what register_comm_hook() takes for a group."""
 
+import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks import debugging_hooks, default_hooks, powerSGD_hook
 from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
@@ -7,8 +8,14 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 START_LOCAL = 2
 
 
+def power_sgd_hook(state, bucket):
+    """PyTorch's seeds the generators of GPUs, too, and leaves them so: dropout would go on from there."""
+    with torch.random.fork_rng(enabled=bucket.buffer().is_cuda):
+        return powerSGD_hook.powerSGD_hook(state, bucket)
+
+
 def power_sgd(group, wrap=lambda hook: hook, **options):
-    return powerSGD_hook.PowerSGDState(group, **options), wrap(powerSGD_hook.powerSGD_hook)
+    return powerSGD_hook.PowerSGDState(group, **options), wrap(power_sgd_hook)
 
 
 def pair_of(group):

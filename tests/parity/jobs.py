@@ -15,7 +15,10 @@ from job_launcher import BIN
 PYTHON = [sys.executable, str(pathlib.Path(__file__).with_name("ddp_cases.py"))]
 CPP = [str(BIN / "ddp_cases")]
 SECONDS = 300  # For a job; a hang is an error.
-DETERMINISTIC = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # What cuBLAS asks for.
+ENVIRONMENT = {
+    "cuda": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},  # What cuBLAS asks for to be deterministic.
+    "cpu": {"CUDA_VISIBLE_DEVICES": ""},  # PyTorch's PowerSGD waits for a GPU wherever there is one.
+}
 
 
 class Jobs:
@@ -49,7 +52,7 @@ class Jobs:
         arguments = ["/bin/sh", script, backends, self.device, self.inputs, folder, *(names or CASES)]
         try:
             job = self.launcher.run(
-                "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=DETERMINISTIC
+                "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=ENVIRONMENT[self.device]
             )
         except subprocess.TimeoutExpired:
             return folder, f"{programs} over {backends} did not end within {SECONDS} s"
