@@ -27,9 +27,13 @@ std::string to_string(const at::Tensor& tensor) {
 
 }  // namespace
 
+at::Device Group::object_device() const {
+  return state_->backends.contains(at::kCPU) ? at::Device(at::kCPU) : device();
+}
+
 std::string Group::broadcast_bytes(const std::string& bytes, int root,
                                    const CollectiveOptions& options) const {
-  const at::Device where = state_->backends.contains(at::kCPU) ? at::Device(at::kCPU) : device();
+  const at::Device where = object_device();
   at::Tensor size = at::full({1}, static_cast<std::int64_t>(bytes.size()),
                              at::TensorOptions(at::kLong).device(where));
   broadcast(size, root, options).wait();
@@ -42,7 +46,7 @@ std::string Group::broadcast_bytes(const std::string& bytes, int root,
 
 std::vector<std::string> Group::all_gather_bytes(const std::string& bytes,
                                                  const CollectiveOptions& options) const {
-  const at::Device where = state_->backends.contains(at::kCPU) ? at::Device(at::kCPU) : device();
+  const at::Device where = object_device();
   const auto count = static_cast<std::size_t>(size());
   const at::TensorOptions longs = at::TensorOptions(at::kLong).device(where);
   std::vector<at::Tensor> sizes(count);

@@ -61,6 +61,9 @@ class Group {
   // cuda:local_rank where LibTorch sees GPUs and the group has a backend for them, else the CPU.
   // Throws UsageError if this host has fewer GPUs than ranks.
   [[nodiscard]] at::Device device() const;
+  // Where what is no training data travels: the CPU if the group has a backend for it, else
+  // device().
+  [[nodiscard]] at::Device object_device() const;
   // The machine-wide numbers of the GPUs that this process may use, in CUDA's order.
   [[nodiscard]] std::vector<int> gpu_ids() const;
 

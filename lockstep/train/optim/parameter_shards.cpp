@@ -108,10 +108,11 @@ OptimizerState ParameterShards::consolidated(OptimizerState state, int to) const
                      ", expected 0 to " + std::to_string(group_.size() - 1));
   }
   const auto announcements = group_.all_gather_bytes(announce(state));
+  const at::Device where = group_.object_device();  // Ranks that share a GPU send nothing there.
   if (group_.rank() != to) {
     for (const auto& [param, tensors] : state.state) {
       for (const auto& [name, tensor] : tensors) {
-        group_.send(tensor.to(group_.device()).contiguous(), to).wait();
+        group_.send(tensor.to(where).contiguous(), to).wait();
       }
     }
     return state;
@@ -122,10 +123,10 @@ OptimizerState ParameterShards::consolidated(OptimizerState state, int to) const
     }
     for (const auto& one : parse(announcements[static_cast<std::size_t>(rank)])) {
       auto tensor = at::empty(
-          one.sizes,
-          at::TensorOptions(static_cast<at::ScalarType>(one.type)).device(group_.device()));
+          one.sizes, at::TensorOptions(static_cast<at::ScalarType>(one.type)).device(where));
       group_.recv(tensor, rank).wait();
-      state.state[one.param][one.name] = one.on_cpu ? tensor.cpu() : tensor;
+      const auto& param = params_.at(static_cast<std::size_t>(one.param));
+      state.state[one.param][one.name] = tensor.to(one.on_cpu ? at::kCPU : param.device());
     }
   }
   return state;
