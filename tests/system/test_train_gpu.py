@@ -1,6 +1,7 @@
 """Training on a GPU: recorded steps have the bits of eager ones, and the driver's figures are told."""
 
 import json
+import math
 
 import pytest
 
@@ -46,6 +47,19 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(folder):
     job.communicate()
     train(folder, *FLAGS, "--checkpoint-interval", 7, env=GPU)
     assert weights(folder / RUN) == weights(whole)
+
+
+def test_nan_is_named_with_the_step_that_had_it(folder):
+    """Although the losses of recorded steps are looked at once in 50 steps."""
+    absurd = ["--opt", "sgd", "--lr", 1e7]
+    ignored, out = trained(folder, *absurd, "--nonfinite", "ignore")
+    assert "recorded as a CUDA graph" in out
+    finite = [math.isfinite(float(loss)) for loss in losses(ignored)]
+    first = finite.index(False) + 1
+    assert 1 < first < len(finite)
+    at = FLAGS.index("--log-interval") + 1
+    error = train(folder, *FLAGS[:at], 50, *FLAGS[at + 1:], *absurd, env=GPU, code=1).stderr
+    assert f"step {first}: the loss of rank 0 is infinite or NaN" in error
 
 
 def test_the_summary_and_the_metrics_tell_how_busy_the_gpu_is(folder):

@@ -25,8 +25,9 @@ IntervalPart unpacked(const std::string& bytes) {
                     " bytes of scores, expected more; is it another version of this program?");
   }
   std::copy_n(numbers.begin(), part.sums.size(), part.sums.begin());
-  part.times = {numbers[4], numbers[5], numbers[6]};
-  part.work.assign(numbers.begin() + 7, numbers.end());
+  const auto times = numbers.begin() + static_cast<std::ptrdiff_t>(part.sums.size());
+  part.times = {times[0], times[1], times[2]};
+  part.work.assign(times + 3, numbers.end());
   return part;
 }
 

@@ -24,12 +24,20 @@ bool checks_gradients(const TrainConfig& config, at::Device device) {
 }
 
 void require_finite_losses(const TrainConfig& config, std::int64_t step,
-                           const std::vector<double>& losses) {
-  // A step that is left out has such a loss.
-  for (std::size_t rank = 0; rank < losses.size() && config.nonfinite == "abort"; ++rank) {
-    if (!std::isfinite(losses[rank])) {
-      fail(step, "the loss of rank " + std::to_string(rank) + " is infinite or NaN");
-    }
+                           const std::vector<Tally::Sums>& ranks, std::int64_t samples_per_step) {
+  if (config.nonfinite != "abort") {
+    return;  // A step that is left out has such a loss.
+  }
+  // One rank's NaN is in the weights, and so in all losses, one step later.
+  const auto since = [&](std::size_t rank) { return ranks[rank][3] - ranks[rank][4]; };
+  std::size_t first = 0;
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    first = since(rank) > since(first) ? rank : first;
+  }
+  if (since(first) > 0) {
+    const double steps = std::ceil(since(first) / static_cast<double>(samples_per_step));
+    fail(step + 1 - static_cast<std::int64_t>(steps),
+         "the loss of rank " + std::to_string(first) + " is infinite or NaN");
   }
 }
 

@@ -7,17 +7,20 @@
 #include <vector>
 
 #include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/tally.h"
 
 namespace lockstep::train {
 
 // Whether each rank looks at its gradients in each step. To do so on a GPU the host waits for it,
 // so there only --nonfinite skip does, and its steps are not recorded; with abort, NaN is noticed
-// in the losses.
+// in the losses, which the device keeps a record of.
 bool checks_gradients(const TrainConfig& config, at::Device device);
 
-// Throw Error with step, rank or parameter, and what to do. `losses` are the sums of each rank.
+// Throw Error with step, rank or parameter, and what to do. `ranks` has the sums of each up to
+// `step`, to which a step adds so many samples: the rank and the step that had the first such loss
+// are named.
 void require_finite_losses(const TrainConfig& config, std::int64_t step,
-                           const std::vector<double>& losses);
+                           const std::vector<Tally::Sums>& ranks, std::int64_t samples_per_step);
 // On a GPU, waits for it.
 void require_finite_weights(const TrainConfig& config, std::int64_t step,
                             const torch::nn::Module& module);

@@ -13,23 +13,26 @@ using checkpoint::Dict;
 using checkpoint::List;
 using checkpoint::Value;
 
+constexpr std::size_t kSaved = 4;  // All losses are finite when a checkpoint is saved.
+
 List list_of(const Tally::Sums& sums) {
-  return List(sums.begin(), sums.end());  // Not in braces: that is a list of two.
+  return List(sums.begin(), sums.begin() + kSaved);  // Not in braces: that is a list of two.
 }
 
 Tally::Sums sums_from(const Value* value) {
   const auto* list = value == nullptr ? nullptr : value->get_if<List>();
   Tally::Sums sums{};
-  if (list == nullptr || list->size() != sums.size()) {
+  if (list == nullptr || list->size() != kSaved) {
     throw IoError("the checkpoint's scores of a rank are not four numbers");
   }
-  for (std::size_t i = 0; i < sums.size(); ++i) {
+  for (std::size_t i = 0; i < kSaved; ++i) {
     const auto* number = (*list)[i].get_if<double>();
     if (number == nullptr) {
       throw IoError("the checkpoint's scores of a rank are not four numbers");
     }
     sums[i] = *number;
   }
+  sums[4] = sums[3];
   return sums;
 }
 

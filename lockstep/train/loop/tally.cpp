@@ -1,5 +1,6 @@
 #include "lockstep/train/loop/tally.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -17,7 +18,7 @@
 namespace lockstep::train {
 
 Tally::Tally(at::Device device)
-    : sums_(at::zeros({4}, at::TensorOptions(at::kDouble).device(device))) {}
+    : sums_(at::zeros({5}, at::TensorOptions(at::kDouble).device(device))) {}
 
 void Tally::add(const at::Tensor& scores, const at::Tensor& target, const at::Tensor& loss) {
   const at::NoGradGuard no_grad;
@@ -29,6 +30,8 @@ void Tally::add(const at::Tensor& scores, const at::Tensor& target, const at::Te
   sums_.select(0, 0).add_(loss.detach().to(at::kDouble), samples);
   sums_.slice(0, 1, 3).add_(counts);
   sums_.select(0, 3).add_(samples);
+  const auto sum = sums_.select(0, 0);  // Once NaN, it stays so.
+  sums_.select(0, 4).add_((sum - sum).eq(0), samples);
 }
 
 void Tally::reset() { sums_.zero_(); }

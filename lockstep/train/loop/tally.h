@@ -20,7 +20,9 @@ struct Scores {
 // Sums on the device, in double precision; nothing waits for the device but read() and sums().
 class Tally {
  public:
-  using Sums = std::array<double, 4>;  // Loss x samples, right, among five, samples.
+  // Loss x samples, right, among five, samples; and samples before the first loss that is infinite
+  // or NaN.
+  using Sums = std::array<double, 5>;
 
   explicit Tally(at::Device device);
 
@@ -33,7 +35,7 @@ class Tally {
   void set_sums(const Sums& sums);
 
  private:
-  at::Tensor sums_;  // Float64 [4].
+  at::Tensor sums_;  // Float64 [5].
 };
 
 Scores scores_of(const Tally::Sums& sums);

@@ -228,11 +228,11 @@ void Trainer::finish_interval() {
   const auto times = clock_.times(learner_.stats().waiting_seconds);
   const auto sums = interval_.sums();
   const auto parts = gather(control_, IntervalPart{sums, times - marked_times_, work_.last()});
-  std::vector<double> losses;
+  std::vector<Tally::Sums> ranks;
   for (const auto& part : parts) {
-    losses.push_back(part.sums.front());
+    ranks.push_back(part.sums);
   }
-  require_finite_losses(config_, position_.step, losses);
+  require_finite_losses(config_, position_.step, ranks, batches_.per_rank * batches_.accumulation);
   auto interval = interval_of(parts);
   marked_times_ = times;
   interval.position = position_;
@@ -279,12 +279,12 @@ void Trainer::finish_epoch() {
 
 void Trainer::save(const SaveOptions& options) {
   const auto scores = gather(control_, RankScores{epoch_.sums(), interval_.sums()});
-  std::vector<double> losses;
+  std::vector<Tally::Sums> ranks;
   for (const auto& rank : scores) {
-    losses.push_back(rank.interval.front());
+    ranks.push_back(rank.interval);
   }
   // All ranks find the same, and the last good checkpoint stays.
-  require_finite_losses(config_, position_.step, losses);
+  require_finite_losses(config_, position_.step, ranks, batches_.per_rank * batches_.accumulation);
   require_finite_weights(config_, position_.step, learner_.module());
   const auto rng = lockstep::rng_state(world_);
   if (options_.keeper == nullptr) {

@@ -8,7 +8,7 @@ namespace lockstep::train {
 namespace {
 
 IntervalPart part(double loss, double communication, double work) {
-  return {{loss, 1, 2, 4}, {2.0, 0.5, communication}, std::vector<double>(20, work)};
+  return {{loss, 1, 2, 4, 4}, {2.0, 0.5, communication}, std::vector<double>(20, work)};
 }
 
 TEST(Interval, AddsScoresAndAveragesTimes) {

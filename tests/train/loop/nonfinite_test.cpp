@@ -14,18 +14,25 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-TEST(Nonfinite, ALossNamesItsRank) {
-  for (const double loss : {kNan, kInfinity}) {
-    EXPECT_THAT(
-        [&] { require_finite_losses({}, 7, {1.5, loss}); },
-        ThrowsMessage<Error>(AllOf(HasSubstr("step 7: the loss of rank 1"), HasSubstr("HINT"))));
-  }
-  EXPECT_NO_THROW(require_finite_losses({}, 7, {1.5, 1e300}));
-  EXPECT_NO_THROW(require_finite_losses({.nonfinite = "skip"}, 7, {kNan}));
-  EXPECT_NO_THROW(require_finite_losses({.nonfinite = "ignore"}, 7, {kNan}));
+// Of a rank whose first `finite` of 40 samples had a finite loss.
+Tally::Sums sums(double finite) { return {finite < 40 ? kInfinity : 1.5, 0, 0, 40, finite}; }
+
+TEST(Nonfinite, TheFirstLossNamesItsRankAndStep) {
+  const auto named = [](const std::string& what) {
+    return ThrowsMessage<Error>(AllOf(HasSubstr(what), HasSubstr("HINT")));
+  };
+  EXPECT_THAT([] { require_finite_losses({}, 7, {sums(40), sums(30)}, 10); },
+              named("step 7: the loss of rank 1"));
+  // Ranks 0 and 2 have what rank 1 made of the weights.
+  EXPECT_THAT([] { require_finite_losses({}, 7, {sums(20), sums(10), sums(20)}, 10); },
+              named("step 5: the loss of rank 1"));
+  // The second of two batches that make a step.
+  EXPECT_THAT([] { require_finite_losses({}, 7, {sums(25)}, 10); }, named("step 6: the loss"));
+  EXPECT_NO_THROW(require_finite_losses({}, 7, {sums(40), sums(40)}, 10));
+  EXPECT_NO_THROW(require_finite_losses({.nonfinite = "skip"}, 7, {sums(0)}, 10));
+  EXPECT_NO_THROW(require_finite_losses({.nonfinite = "ignore"}, 7, {sums(0)}, 10));
 }
 
 TEST(Nonfinite, WeightsAreNamed) {

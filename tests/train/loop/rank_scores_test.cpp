@@ -8,8 +8,8 @@
 namespace lockstep::train {
 namespace {
 
-const RankScores kOne{{0.1, 1, 2, 3}, {0.2, 4, 5, 6}};
-const RankScores kTwo{{1.0, 10, 20, 30}, {2.0, 40, 50, 60}};
+const RankScores kOne{{0.1, 1, 2, 3, 3}, {0.2, 4, 5, 6, 6}};
+const RankScores kTwo{{1.0, 10, 20, 30, 30}, {2.0, 40, 50, 60, 60}};
 
 TEST(RankScores, ComeBackFromTheirValue) {
   EXPECT_THAT(rank_scores_from(to_value(std::vector{kOne, kTwo})),
@@ -19,7 +19,8 @@ TEST(RankScores, ComeBackFromTheirValue) {
 TEST(RankScores, AsManyRanksHaveTheirOwn) { EXPECT_EQ(share_of({kOne, kTwo}, 1, 2), kTwo); }
 
 TEST(RankScores, OfOtherNumbersOfRanksTheFirstHasAll) {
-  EXPECT_EQ(share_of({kOne, kTwo}, 0, 3), (RankScores{{1.1, 11, 22, 33}, {2.2, 44, 55, 66}}));
+  EXPECT_EQ(share_of({kOne, kTwo}, 0, 3),
+            (RankScores{{1.1, 11, 22, 33, 33}, {2.2, 44, 55, 66, 66}}));
   EXPECT_EQ(share_of({kOne, kTwo}, 1, 3), RankScores{});
 }
 

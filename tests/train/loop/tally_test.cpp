@@ -4,6 +4,8 @@
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/comm/init_process_group.h"
 
 namespace lockstep::train {
@@ -42,10 +44,21 @@ TEST(Tally, FewerThanFiveClassesAreAllAmongFive) {
 
 TEST(Tally, SumsComeBack) {
   Tally tally(at::kCPU);
-  tally.set_sums({0.1, 2, 3, 4});
-  EXPECT_EQ(tally.sums(), (Tally::Sums{0.1, 2, 3, 4}));
+  tally.set_sums({0.1, 2, 3, 4, 5});
+  EXPECT_EQ(tally.sums(), (Tally::Sums{0.1, 2, 3, 4, 5}));
   tally.reset();
   EXPECT_EQ(scores_of(tally.sums()).loss, 0);
+}
+
+TEST(Tally, CountsSamplesBeforeTheFirstLossThatIsNotFinite) {
+  for (const double bad : {NAN, INFINITY, -INFINITY}) {
+    Tally tally(at::kCPU);
+    for (const double loss : {1.0, 2.0, bad, 3.0}) {
+      tally.add(scores(), at::tensor({0, 5}, at::kLong), at::scalar_tensor(loss));
+    }
+    EXPECT_EQ(tally.sums()[3], 8);
+    EXPECT_EQ(tally.sums()[4], 4) << bad;
+  }
 }
 
 TEST(LossOf, SmoothingChangesIt) {
