@@ -8,8 +8,11 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+
+#include <cmath>
 
 #include "lockstep/device/graph.h"
 #include "lockstep/nn/batch_norm_kernels.h"
@@ -17,24 +20,38 @@
 namespace lockstep::nn::gpu {
 namespace {
 
-at::Tensor own_statistics(const at::Tensor& input, double eps) {
+// The count of an empty batch: too small to change a sum, and not 0, by which the kernel would
+// divide.
+double almost_none(const BatchNormOverRanks& arguments) {
+  const auto& running = arguments.running_mean;
+  constexpr double kLeastHalf = 6e-8;
+  return running.defined() && running.scalar_type() == at::kHalf ? kLeastHalf : 1e-30;
+}
+
+// Means, 1 / deviations, count.
+at::Tensor own_statistics(const at::Tensor& input, const BatchNormOverRanks& arguments) {
   const auto channels = input.size(1);
   if (input.numel() == 0) {
-    return at::zeros({2 * channels + 1}, input.options().dtype(computed_in(input)));
+    const auto options = input.options().dtype(computed_in(input));
+    return at::cat({at::zeros({channels}, options), at::ones({channels}, options),
+                    at::full({1}, almost_none(arguments), options)});
   }
-  const auto [mean, invstd] = at::batch_norm_stats(input, eps);
+  const auto [mean, invstd] = at::batch_norm_stats(input, arguments.eps);
   const auto count = at::full({1}, input.numel() / channels, mean.options());
   return at::cat({mean, invstd, count});
 }
 
-// Rows of `all`: means, deviations, count. Waits for the GPU once.
-at::Tensor of_ranks_with_values(const at::Tensor& all) {
-  const auto counts = all.select(1, all.size(1) - 1).cpu();
-  if (counts.sum().item<double>() == 1) {
+// Whether no rank has a value. Only a rank with fewer than two of its own has to ask, and then it
+// waits for the GPU; all ranks ask if the answer is yes, or if they are refused.
+bool are_all_empty(const at::Tensor& all, const at::Tensor& input) {
+  if (input.numel() / input.size(1) > 1 || device::Graph::is_stream_recorded()) {
+    return false;
+  }
+  const auto count = std::llround(all.select(1, all.size(1) - 1).sum().item<double>());
+  if (count == 1) {
     reject_single_value();
   }
-  const auto present = counts >= 1;
-  return present.all().item<bool>() ? all : all.index({present.to(all.device())});
+  return count == 0;
 }
 
 }  // namespace
@@ -48,13 +65,10 @@ at::Tensor dense(const at::Tensor& tensor) {
 Statistics forward(at::Tensor& output, const at::Tensor& input,
                    const BatchNormOverRanks& arguments) {
   const auto channels = input.size(1);
-  auto all = arguments.ranks->gather(own_statistics(input, arguments.eps));
-  if (!device::Graph::is_stream_recorded()) {  // It would wait for the GPU.
-    all = of_ranks_with_values(all);
-    if (all.size(0) == 0) {
-      output = at::empty_like(input);
-      return {};
-    }
+  const auto all = arguments.ranks->gather(own_statistics(input, arguments));
+  if (are_all_empty(all, input)) {
+    output = at::empty_like(input);
+    return {};
   }
   auto counts = all.select(1, 2 * channels).contiguous();
   const auto whole_counts = counts.to(at::kInt);  // Half has no numbers above 65,504.
