@@ -5,7 +5,7 @@ Network namespaces of this machine are hosts, joined by links that are slowed do
 Every contender is a job of 2 ranks on each host that starts once and takes its turns with the others; what a
 host sends is counted at its end of the link. Needs root and iproute2.
 
-    lockstep bench hosts [--hosts 2] [--model resnet18] [--rate 1gbit] [--cyclic] [--rounds 5] [--train] [--json]
+    lockstep bench hosts [--hosts 2] [--model resnet18] [--rate 1gbit] [--hooks bf16,power_sgd] [--cyclic] [--train]
     lockstep bench hosts --allreduce [--hosts 4] [--bytes 1024] [--rounds 5] [--json]
 """
 
@@ -94,10 +94,18 @@ def measure_steps(options, hosts, folder):
                   Contender("gloo", hosts, folder, 29602, [ours, "gloo", *rest], options.cyclic)]
     if options.python:
         contenders.append(Contender("PyTorch", hosts, folder, 29603, [*peer, "gloo", *rest], options.cyclic))
+    for number, hook in enumerate(options.hooks):
+        words = [*rest, f"{hook}-hook"]
+        contenders.append(Contender(f"lockstep {hook}", hosts, folder, 29604 + 2 * number,
+                                    [ours, "lockstep", *words], options.cyclic))
+        if options.python:
+            contenders.append(Contender(f"PyTorch {hook}", hosts, folder, 29605 + 2 * number,
+                                        [*peer, "gloo", *words], options.cyclic))
     losses = {contender.name: contender.tell("check 3")["losses"] for contender in contenders}
     for name, values in losses.items():
-        # Four numbers are summed in another order: the last bits may differ.
-        if any(abs(a - b) > 1e-3 * abs(b) for a, b in zip(values, losses["gloo"])):
+        # Four numbers are summed in another order: the last bits may differ. A hook's are close to those without.
+        tolerance = 3e-2 if " " in name else 1e-3
+        if any(abs(a - b) > tolerance * abs(b) for a, b in zip(values, losses["gloo"])):
             raise SystemExit(f"lockstep bench hosts: the losses of {name} are {values}, of gloo {losses['gloo']}")
     turns = {contender.name: [] for contender in contenders}
     for number in range(options.rounds):
@@ -114,7 +122,9 @@ def show_steps(options, contenders):
     print(f"{options.model}, batch of {options.batch_size} a rank, {options.hosts} hosts with {RANKS_PER_HOST} ranks each"
           f"{' in turn' if options.cyclic else ''}, {options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
     print(f"{'':28} {'ms a step':>10} {'/ ours':>8} {'MiB sent by a host':>20}")
-    for name, text in (("lockstep", "ours"), ("gloo", "our DDP over Gloo"), ("PyTorch", "PyTorch's DDP over Gloo")):
+    hooks = [(f"{side} {hook}", f"{text}, {hook} hook") for hook in options.hooks
+             for side, text in (("lockstep", "ours"), ("PyTorch", "PyTorch's"))]
+    for name, text in (("lockstep", "ours"), ("gloo", "our DDP over Gloo"), ("PyTorch", "PyTorch's DDP over Gloo"), *hooks):
         if name in contenders:
             ms = statistics.median(contenders[name]["ms"])
             print(f"{text:28} {ms:10.1f} {ms / ours:8.2f} {contenders[name]['mib']:20.1f}")
@@ -167,6 +177,7 @@ def main():
     parser.add_argument("--model", default="resnet18", choices=["mlp", "convnet", "resnet18"])
     parser.add_argument("--batch-size", type=int, default=32, help="of each rank")
     parser.add_argument("--rate", default="1gbit", help="what each host can send, as tc writes it")
+    parser.add_argument("--hooks", default="", help="communication hooks that take part as well: bf16, power_sgd or both, with a comma between")
     parser.add_argument("--cyclic", action="store_true", help="ranks are dealt to the hosts in turn, as `srun -m cyclic` does")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=3, help="in a turn")
@@ -179,6 +190,9 @@ def main():
         options.hosts = 4 if options.allreduce else 2
     if min(options.rounds, options.steps, options.batch_size, options.repetitions) < 1:
         parser.error("--rounds, --steps, --batch-size and --repetitions are at least 1")
+    options.hooks = [hook for hook in options.hooks.split(",") if hook]
+    if unknown := set(options.hooks) - {"bf16", "power_sgd"}:
+        parser.error(f"--hooks {', '.join(unknown)}: expected bf16 or power_sgd")
     if not 2 <= options.hosts <= len(two_hosts.ADDRESSES):
         parser.error(f"--hosts is 2 to {len(two_hosts.ADDRESSES)}")
     if options.bytes < 4 or options.bytes % 4 != 0:

@@ -17,6 +17,7 @@ namespace {
 struct StepOptions {
   std::vector<std::string> models;  // Empty: those of the device.
   std::vector<int> ranks;           // The same.
+  std::vector<std::string> variants{"ddp"};
   int rounds = 7;
   int steps = 0;       // 0: as many as fit into a turn.
   int batch_size = 0;  // 0: the device's.
@@ -133,8 +134,10 @@ void measure(StepJobs& jobs, const StepOptions& options, StepRow& row) {
   }
 }
 
-StepRow measured_row(const std::string& model, int ranks, const StepOptions& options) {
+StepRow measured_row(const std::string& model, int ranks, const std::string& variant,
+                     const StepOptions& options) {
   StepRow row{.model = model,
+              .variant = variant == "ddp" ? "" : variant,
               .device = options.device,
               .ranks = ranks,
               .batch_size = batch_size_of(model, options),
@@ -150,6 +153,7 @@ StepRow measured_row(const std::string& model, int ranks, const StepOptions& opt
                  .precision = options.precision,
                  .cuda_graph = options.cuda_graph,
                  .reduce_alone = options.reduce_alone,
+                 .variant = row.variant,
                  .spoiled = options.spoiled},
                 kCheckedSteps);
   measure(jobs, options, row);
@@ -170,8 +174,10 @@ void step(const StepOptions& given) {
   std::vector<StepRow> rows;
   for (const auto& model : options.models) {
     for (const int ranks : options.ranks) {
-      rows.push_back(measured_row(model, ranks, options));
-      options.json ? print_step_json(rows.back()) : print_step_row(rows.back());
+      for (const auto& variant : options.variants) {
+        rows.push_back(measured_row(model, ranks, variant, options));
+        options.json ? print_step_json(rows.back()) : print_step_row(rows.back());
+      }
     }
   }
   if (!options.json) {
@@ -201,6 +207,13 @@ void add_step(CLI::App& app) {
       ->delimiter(',')
       ->check(CLI::Range(1, 64))
       ->option_text("1,2");
+  command
+      ->add_option("--variants", options->variants,
+                   "a row each: ddp; zero, with ZeroRedundancyOptimizer; data_parallel, ours in "
+                   "one process with as many replicas")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"ddp", "zero", "data_parallel"}))
+      ->option_text("ddp");
   command->add_option("--rounds", options->rounds, "turns of each contender; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

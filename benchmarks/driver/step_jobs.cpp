@@ -25,8 +25,13 @@ bool is_python(StepContender contender) {
   return contender == kPytorch || contender == kPlainPython;
 }
 
+// One process has all replicas.
+bool is_data_parallel(StepContender contender, const StepJobsOptions& options) {
+  return contender == kOurs && options.variant == "data_parallel";
+}
+
 std::string backend_of(StepContender contender, const StepJobsOptions& options) {
-  if (is_plain(contender)) {
+  if (is_plain(contender) || is_data_parallel(contender, options)) {
     return "plain";
   }
   return contender == kOurs ? options.backend : options.device == "cuda" ? "nccl" : "gloo";
@@ -36,7 +41,7 @@ std::string backend_of(StepContender contender, const StepJobsOptions& options) 
 Command command_of(StepContender contender, const std::string& backend,
                    const StepJobsOptions& options) {
   Command command;
-  if (!is_plain(contender)) {
+  if (!is_plain(contender) && !is_data_parallel(contender, options)) {
     command = {program_folder() / "lockstep", "run", "--nproc-per-node",
                std::to_string(options.ranks)};
   }
@@ -55,6 +60,12 @@ Command command_of(StepContender contender, const std::string& backend,
   }
   if (options.reduce_alone && contender == kOurs) {
     command.emplace_back("reduce-alone");
+  }
+  if (is_data_parallel(contender, options)) {
+    command.emplace_back("replicas=" + std::to_string(options.ranks));
+  }
+  if (options.variant == "zero" && !is_plain(contender)) {
+    command.push_back(options.variant);
   }
   return command;
 }
@@ -149,11 +160,11 @@ void StepJobs::start(StepContender contender, const StepJobsOptions& options) {
     return;
   }
   const int jobs = is_plain(contender) ? options.ranks : 1;
+  const int ranks = is_data_parallel(contender, options) ? 1 : options.ranks / jobs;
   for (int n = 0; n < jobs; ++n) {
     jobs_[contender].push_back(std::make_unique<RankGroup>(
-        options.ranks / jobs,
-        spoiled_if_asked(command_of(contender, backend_of(contender, options), options),
-                         kStepContenderNames[contender].name, options.spoiled)));
+        ranks, spoiled_if_asked(command_of(contender, backend_of(contender, options), options),
+                                kStepContenderNames[contender].name, options.spoiled)));
   }
 }
 

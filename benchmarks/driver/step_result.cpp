@@ -18,11 +18,12 @@ StepContender plain_of(StepContender contender) {
 }
 
 void print_place(const StepRow& row) {
-  std::printf("%-9s %5d %5d", row.model.c_str(), row.batch_size, row.ranks);
+  const auto name = row.variant.empty() ? row.model : row.model + " " + row.variant;
+  std::printf("%-22s %5d %5d", name.c_str(), row.batch_size, row.ranks);
 }
 
 void print_headings() {
-  std::printf("%-9s %5s %5s", "model", "batch", "ranks");
+  std::printf("%-22s %5s %5s", "model", "batch", "ranks");
   for (const auto& contender : kStepContenderNames) {
     std::printf(" %10s", contender.heading);
   }
@@ -131,6 +132,7 @@ void print_step_memory(const std::vector<StepRow>& rows) {
 void print_step_json(const StepRow& row) {
   nlohmann::json line = {{"bench", "step"},
                          {"model", row.model},
+                         {"variant", row.variant},
                          {"device", row.device},
                          {"precision", row.precision},
                          {"cuda_graph", row.cuda_graph},

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's contenders in `lockstep bench step`, which starts them: what benchmarks/step does in C++.
 
-    lockstep run --nproc-per-node 2 step.py BACKEND PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
-    step.py plain PIPE MODEL BATCH_SIZE DEVICE [SPOILED]
+    lockstep run --nproc-per-node 2 step.py BACKEND PIPE MODEL BATCH_SIZE DEVICE [WORD...]
+    step.py plain PIPE MODEL BATCH_SIZE DEVICE [WORD...]
 
 Orders and answers are those of benchmarks/step/ranks.cpp. Without torchvision, ResNets answer
 every order with {"missing": reason}. The backend "rank_order" is Gloo, but adds in the order of ranks.
@@ -17,11 +17,14 @@ import time
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from rank_order import RankOrderGroup
 
 ORDER_BYTES = 48  # As in benchmarks/orders.h.
+SGD = {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-4}
 
 
 def mlp():
@@ -63,9 +66,7 @@ class Training:
             with torch.no_grad():
                 next(net.parameters()).mul_(2)
         # Fused is what PyTorch is best with on a GPU; on CPU it is left to its default.
-        self.optimizer = torch.optim.SGD(
-            net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=device == "cuda" or None
-        )
+        self.optimizer = torch.optim.SGD(net.parameters(), **SGD, fused=device == "cuda" or None)
         rank = 0
         self.net = net
         if backend != "plain":
@@ -73,6 +74,13 @@ class Training:
             rank = dist.get_rank()
             group = RankOrderGroup() if backend == "rank_order" else None
             self.net = DistributedDataParallel(net, process_group=group)
+            if "bf16-hook" in words:
+                self.net.register_comm_hook(None, default_hooks.bf16_compress_hook)
+            if "power_sgd-hook" in words:
+                state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+                self.net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+            if "zero" in words:
+                self.optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **SGD)
         torch.manual_seed(1 + rank)
         self.images = torch.randn(batch_size, *shape).to(device, memory_format=layout)
         self.labels = torch.randint(classes, (batch_size,)).to(device)

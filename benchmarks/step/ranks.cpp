@@ -5,7 +5,8 @@
 //
 // BACKEND is that of the group that DistributedDataParallel gets; "plain" means one process with
 // neither, "barrier" a group that only meets after each step. WORD is cuda-graph, fp32, tf32,
-// reduce-alone or spoiled: see TrainingOptions. Orders come as benchmarks/orders.h says:
+// reduce-alone, spoiled, bf16-hook, power_sgd-hook, zero, or replicas=N: see TrainingOptions.
+// Orders come as benchmarks/orders.h says:
 //
 //   check N        N steps; the answer has their losses
 //   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
@@ -141,6 +142,23 @@ class Ranks {
   Training training_;
 };
 
+std::string variant_of(const std::set<std::string>& words) {
+  return words.contains("bf16-hook")        ? "bf16"
+         : words.contains("power_sgd-hook") ? "power_sgd"
+         : words.contains("zero")           ? "zero"
+                                            : "";
+}
+
+int replicas_of(const std::set<std::string>& words) {
+  const std::string name = "replicas=";
+  for (const auto& word : words) {
+    if (word.starts_with(name)) {
+      return static_cast<int>(parse_int(word.substr(name.size())).value_or(1));
+    }
+  }
+  return 1;
+}
+
 void run(int argc, char** argv) {
   const auto batch_size = argc < 6 ? std::nullopt : parse_int(argv[4]);
   if (!batch_size) {
@@ -168,6 +186,8 @@ void run(int argc, char** argv) {
                .graphed = words.contains("cuda-graph"),
                .reduce_alone = words.contains("reduce-alone"),
                .spoiled = words.contains("spoiled"),
+               .variant = variant_of(words),
+               .replicas = replicas_of(words),
                .barrier_only = barrier_only},
               group);
   char line[kOrderBytes + 1];

@@ -11,7 +11,11 @@
 #include "lockstep/models/convnet.h"
 #include "lockstep/models/mlp.h"
 #include "lockstep/models/resnet.h"
+#include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/hooks/default_hooks.h"
+#include "lockstep/parallel/hooks/power_sgd_hook.h"
+#include "lockstep/train/optim/zero_redundancy_optimizer.h"
 
 namespace lockstep::bench {
 namespace {
@@ -82,6 +86,23 @@ class Autocast {
   bool on_;
 };
 
+// Compresses from the third step on, as the peer.
+CommHook hook_of(const std::string& variant, const Group& group) {
+  return variant == "bf16"
+             ? bf16_compress_hook(group)
+             : power_sgd_hook(group, {.matrix_approximation_rank = 2, .start_power_sgd_iter = 2});
+}
+
+std::unique_ptr<optim::SGD> optimizer_for(const std::vector<at::Tensor>& params,
+                                          const std::optional<Group>& shared_by) {
+  const optim::SGDOptions options{.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4};
+  if (shared_by) {
+    return std::make_unique<optim::ZeroRedundancyOptimizer<optim::SGD>>(*shared_by, params,
+                                                                        options);
+  }
+  return std::make_unique<optim::SGD>(params, options);
+}
+
 }  // namespace
 
 Training::Training(const TrainingOptions& options, const std::optional<Group>& group) {
@@ -100,36 +121,61 @@ Training::Training(const TrainingOptions& options, const std::optional<Group>& g
       const at::NoGradGuard no_grad;
       network->parameters().front().mul_(2);
     }
-    optimizer_ = std::make_unique<optim::SGD>(
-        network->parameters(),
-        optim::SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 1e-4});
-    if (group && !options.barrier_only) {
-      const auto ddp =
-          std::make_shared<DistributedDataParallel<typename parallel::ModuleOf<decltype(network)>>>(
-              network, *group,
-              DistributedDataParallelOptions{.reduce_alone = options.reduce_alone});
-      forward_ = [ddp](const at::Tensor& images) { return ddp->forward(images); };
-      stats_ = [ddp] { return ddp->stats(); };
-    } else {
-      forward_ = [network](const at::Tensor& images) mutable { return network->forward(images); };
-    }
+    make(options, group, network);
   });
   if (options.barrier_only) {
     barrier_ = group;
   }
-  torch::manual_seed(static_cast<std::uint64_t>(1 + (group ? group->rank() : 0)));
-  std::vector<std::int64_t> sizes{options.batch_size};
-  sizes.insert(sizes.end(), task.shape.begin(), task.shape.end());
-  images_ = at::randn(sizes).to(device);
-  labels_ = at::randint(task.classes, {options.batch_size}, at::kLong).to(device);
-  if (task.channels_last) {
-    images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
-  }
+  make_batch(options, group ? group->rank() : 0, device);
   if (options.graphed) {
     graphed_.emplace([this](const at::Tensor& images,
                             const at::Tensor& labels) { return train(images, labels); },
                      GraphedStepOptions{.device = device});
   }
+}
+
+void Training::make(const TrainingOptions& options, const std::optional<Group>& group,
+                    auto network) {
+  using Module = parallel::ModuleOf<decltype(network)>;
+  const bool is_shared = options.variant == "zero";
+  optimizer_ = optimizer_for(network->parameters(), is_shared ? group : std::nullopt);
+  if (options.replicas > 1) {
+    const std::vector devices(static_cast<std::size_t>(options.replicas),
+                              network->parameters().front().device());
+    const auto parallel =
+        std::make_shared<DataParallel<Module>>(network, DataParallelOptions{.device_ids = devices});
+    forward_ = [parallel](const at::Tensor& images) { return parallel->forward(images); };
+  } else if (group && !options.barrier_only) {
+    const auto ddp = std::make_shared<DistributedDataParallel<Module>>(
+        network, *group, DistributedDataParallelOptions{.reduce_alone = options.reduce_alone});
+    if (!options.variant.empty() && !is_shared) {
+      ddp->register_comm_hook(hook_of(options.variant, *group));
+    }
+    forward_ = [ddp](const at::Tensor& images) { return ddp->forward(images); };
+    stats_ = [ddp] { return ddp->stats(); };
+  } else {
+    forward_ = [network](const at::Tensor& images) mutable { return network->forward(images); };
+  }
+}
+
+// Replicas have the batches that as many ranks would have.
+void Training::make_batch(const TrainingOptions& options, int first, at::Device device) {
+  const Task task = task_of(options);
+  std::vector<std::int64_t> sizes{options.batch_size};
+  sizes.insert(sizes.end(), task.shape.begin(), task.shape.end());
+  std::vector<at::Tensor> images;
+  std::vector<at::Tensor> labels;
+  for (int rank = first; rank < first + options.replicas; ++rank) {
+    torch::manual_seed(static_cast<std::uint64_t>(1 + rank));
+    images.push_back(at::randn(sizes).to(device));
+    labels.push_back(at::randint(task.classes, {options.batch_size}, at::kLong).to(device));
+  }
+  images_ = at::cat(images);
+  labels_ = at::cat(labels);
+  if (task.channels_last) {
+    images_ = images_.contiguous(at::MemoryFormat::ChannelsLast);
+  }
+  counted_ = options.batch_size;
 }
 
 at::Tensor Training::step() {
@@ -147,17 +193,23 @@ at::Tensor Training::step() {
 
 at::Tensor Training::train(const at::Tensor& images, const at::Tensor& labels) {
   optimizer_->zero_grad();
+  at::Tensor scores;
   at::Tensor loss;
   {
     const Autocast autocast(autocast_);
-    loss = torch::nn::functional::cross_entropy(forward_(images), labels);
+    scores = forward_(images);
+    loss = torch::nn::functional::cross_entropy(scores, labels);
   }
   loss.backward();
   optimizer_->step();
   if (barrier_) {
     barrier_->barrier();
   }
-  return loss;
+  if (counted_ == labels.size(0)) {
+    return loss;
+  }
+  return torch::nn::functional::cross_entropy(scores.detach().slice(0, 0, counted_),
+                                              labels.slice(0, 0, counted_));
 }
 
 void Training::hold_weights() { optimizer_->set_lr(0); }

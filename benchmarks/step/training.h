@@ -32,6 +32,10 @@ struct TrainingOptions {
   bool graphed = false;       // The step is recorded as a CUDA graph and replayed.
   bool reduce_alone = false;  // A group of one rank sums its gradients, too.
   bool spoiled = false;       // Starts from wrong weights, to see that it is noticed.
+  // Of DistributedDataParallel: a communication hook, "bf16" or "power_sgd"; or "zero", the
+  // optimizer's state in shares.
+  std::string variant;
+  int replicas = 1;  // More: DataParallel in this process, with a batch for each.
   // Ranks of a group only wait for each other after each step, and average nothing: what
   // DistributedDataParallel would take if summing cost no time.
   bool barrier_only = false;
@@ -57,9 +61,12 @@ class Training {
   [[nodiscard]] std::optional<DistributedDataParallelStats> stats() const;
 
  private:
+  void make(const TrainingOptions& options, const std::optional<Group>& group, auto network);
+  void make_batch(const TrainingOptions& options, int first, at::Device device);
   at::Tensor train(const at::Tensor& images, const at::Tensor& labels);
 
   bool autocast_;
+  std::int64_t counted_;  // Samples whose loss is told: those of the first replica.
   at::Tensor images_;
   at::Tensor labels_;
   std::function<at::Tensor(const at::Tensor&)> forward_;

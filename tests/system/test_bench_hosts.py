@@ -20,14 +20,17 @@ def pids_in(name):
 
 
 @pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
-def test_our_ranks_send_every_byte_once_and_gloo_does_not():
+def test_our_ranks_send_every_byte_once_and_hooks_send_fewer():
     done = subprocess.run([f"{BIN}/lockstep", "bench", "hosts", "--model", "mlp", "--rounds", "1", "--steps", "5",
-                           "--python", "", "--json"], capture_output=True, text=True, timeout=120)
+                           "--hooks", "bf16,power_sgd", "--python", "", "--json"],
+                          capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     row = json.loads(done.stdout)
     gradients = (784 * 256 + 2 * 256 * 256 + 256 * 10 + 3 * 256 + 10) * 4 / 2**20
     assert gradients <= row["lockstep"]["mib"] < 1.3 * gradients
     assert row["gloo"]["mib"] > 1.4 * gradients
+    assert gradients / 2 <= row["lockstep bf16"]["mib"] < 0.65 * gradients
+    assert row["lockstep power_sgd"]["mib"] < 0.2 * gradients
 
 
 @pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
