@@ -82,11 +82,10 @@ void MpiBackend::abort() {
   process_.engine().break_up(*group_, "it was aborted on rank " + std::to_string(getRank()));
 }
 
-std::string MpiBackend::what(const std::string& operation) const {
-  return CpuBackend::what(operation + " #" + std::to_string(started() + 1));
-}
-
 WorkPointer MpiBackend::run(Call call, MpiCall mpi_call) {
+  if (!mpi_call.is_message) {  // Of a message only two ranks know: the others could not count it.
+    call.what = what(std::string(call.operation) + " #" + std::to_string(next_number()));
+  }
   mpi_call.what = std::move(call.what);
   mpi_call.deadline = Deadline::in(call.timeout);
   if (mpi_call.finish) {
@@ -99,7 +98,6 @@ WorkPointer MpiBackend::run(Call call, MpiCall mpi_call) {
     };
   }
   auto operation = std::make_shared<MpiOperation>(group_, std::move(mpi_call));
-  next_number();
   process_.engine().start(operation);
   return c10::make_intrusive<MpiWork>(process_.engine(), std::move(operation), getRank(), call.type,
                                       std::move(call.outputs));
@@ -160,7 +158,7 @@ void register_mpi(BackendRegistry& registry) {
   registry.add(
       "mpi", {c10::kCPU},
       [](const BackendRequest& request) { return c10::make_intrusive<comm::MpiBackend>(request); },
-      {Capability::kEverything, Capability::kAverages});
+      {Capability::kEverything, Capability::kAverages, Capability::kNumbers});
 }
 
 }  // namespace lockstep

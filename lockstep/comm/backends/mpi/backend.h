@@ -47,9 +47,8 @@ class MpiBackend : public CpuBackend {
   WorkPointer start_receive(Call call, const at::Tensor& tensor, std::optional<int> source,
                             int tag) override;
 
+  // Counts it, unless it is a message.
   WorkPointer run(Call call, MpiCall mpi_call);
-  // The call that is about to start: "all_reduce #12 on rank 1 of 4".
-  [[nodiscard]] std::string what(const std::string& operation) const override;
   // What is left to do with a reduced buffer; null if nothing is.
   [[nodiscard]] std::function<void()> put_in_place(const at::Tensor& buffer,
                                                    const at::Tensor& tensor,

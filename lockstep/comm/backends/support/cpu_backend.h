@@ -124,14 +124,13 @@ class CpuBackend : public c10d::Backend {
                                     int tag) = 0;
 
   // "all_reduce on rank 1 of 4".
-  [[nodiscard]] virtual std::string what(const std::string& operation) const;
+  [[nodiscard]] std::string what(const std::string& operation) const;
   // The group's timeout if there is none.
   [[nodiscard]] std::chrono::milliseconds timeout_or(std::chrono::milliseconds timeout) const {
     return timeout == c10d::kUnsetTimeout ? timeout_.load() : timeout;
   }
   // Counts a collective: its number, from 1.
   std::uint64_t next_number() { return ++started_; }
-  [[nodiscard]] std::uint64_t started() const { return started_; }
 
  private:
   // With its timeout, and how its errors begin.

@@ -16,6 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::on_two_mpi_ranks;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 using Tensors = std::vector<at::Tensor>;
 
@@ -100,6 +101,39 @@ TEST(MpiBackend, AnAbortEndsWhatIsUnderWay) {
     }
     world.barrier();
   });
+}
+
+// One number for a collective, the same on all ranks, whatever some of them did in between.
+TEST(MpiBackend, ErrorsNameTheUsersCollectiveByOneNumber) {
+  testing::run_ranks(
+      3,
+      [](Group& world) {
+        const auto tensor = at::full({3}, 1.0F);
+        world.all_reduce(tensor).wait();  // #1
+        if (world.rank() == 0) {
+          EXPECT_THROW(world.broadcast(tensor, 9).wait(), UsageError);  // Not counted.
+          Tensors sparse{tensor.to_sparse()};
+          EXPECT_THROW(world.backend()->allreduce(sparse), UsageError);
+          world.send(tensor, 1).wait();  // Nor are messages.
+        } else if (world.rank() == 1) {
+          world.recv(tensor, 0).wait();
+        }
+        world.barrier();                    // #2
+        (void)world.all_gather_bytes("x");  // #3 and #4
+        EXPECT_EQ(world.backend()->getSequenceNumberForGroup(), 4U);
+        if (world.rank() == 2) {
+          world.store()->wait({"0 has failed", "1 has failed"});
+          return;
+        }
+        const std::string own = " #5 on rank " + std::to_string(world.rank()) + " of 3";
+        EXPECT_THAT([&] { world.broadcast(tensor, 9); },
+                    ThrowsMessage<UsageError>(StartsWith("broadcast" + own)));
+        EXPECT_THAT(
+            [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(300)}).wait(); },
+            ThrowsMessage<PeerError>(StartsWith("all_reduce" + own + ": ")));
+        world.store()->set(std::to_string(world.rank()) + " has failed", "1");
+      },
+      "mpi");
 }
 
 TEST(MpiBackend, BarriersAndBytesGoThroughItToo) {
