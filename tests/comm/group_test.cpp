@@ -2,14 +2,11 @@
 
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "tests/comm/ranks.h"
-#include "tests/support/child.h"
 
 namespace lockstep {
 namespace {
@@ -72,40 +69,6 @@ TEST(Group, CanBeDroppedAndMadeAgainInTheSameProcess) {
       EXPECT_THAT([&] { sum_of_ones(pair); }, ThrowsMessage<UsageError>(HasSubstr("destroyed")));
     }
   });
-}
-
-class GroupFork : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Backends, GroupFork, ::testing::ValuesIn(testing::backends()),
-                         [](const auto& backend) { return std::string(backend.param); });
-
-// The child has neither the threads nor the connections to itself.
-TEST_P(GroupFork, DestroysAnInheritedGroupPromptlyAndChangesNothing) {
-  run_ranks(
-      2,
-      [](Group& world) {
-        EXPECT_EQ(sum_of_ones(world), 2);
-        EXPECT_EQ(test::run_in_child([&] {
-                    ::alarm(60);
-                    bool refused = false;
-                    try {
-                      sum_of_ones(world);
-                    } catch (const UsageError&) {
-                      refused = true;
-                    }
-                    const Deadline deadline = Deadline::in(std::chrono::seconds(4));
-                    world.destroy();
-                    {
-                      const Group last = std::move(world);
-                    }
-                    return refused && !deadline.passed() ? 0 : 1;
-                  }),
-                  0);
-        EXPECT_EQ(sum_of_ones(world), 2);
-        world.store()->set("rank " + std::to_string(world.rank()), "1");
-        world.store()->wait({"rank 0", "rank 1"});
-        EXPECT_EQ(sum_of_ones(world.new_group({0, 1})), 2);
-      },
-      GetParam());
 }
 
 TEST(Group, GivesC10dUsersAProcessGroup) {

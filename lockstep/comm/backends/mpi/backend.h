@@ -10,9 +10,10 @@ namespace lockstep::comm {
 // One thread at a time may start collectives. They run at once, in the order in which they were
 // started, and may be waited for in any order.
 //
-// A call that cannot work throws UsageError. A failure while it runs is a PeerError that names the
-// operation and the rank. After a PeerError of a collective the group is unusable, and the contents
-// of its works' tensors are undefined.
+// A call that cannot work throws UsageError, also any call in a fork of the process that made the
+// group; there shutdown(), abort() and the destructor do nothing. A failure while it runs is a
+// PeerError that names the operation and the rank. After a PeerError of a collective the group is
+// unusable, and the contents of its works' tensors are undefined.
 class MpiBackend : public CpuBackend {
  public:
   // All ranks call it; they find each other's ranks in MPI_COMM_WORLD through the store. Throws

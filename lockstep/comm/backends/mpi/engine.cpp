@@ -15,8 +15,18 @@ constexpr std::chrono::seconds kMoment{1};
 MpiEngine::MpiEngine(const MpiLibrary& mpi)
     : mpi_(mpi), thread_(calls_, [this] { poll(Deadline::in(kMoment)); }) {}
 
+void MpiEngine::require_owner(const std::string& what) const {
+  if (!in_owner()) {
+    throw UsageError(
+        what +
+        ": this process is a fork of the rank, and MPI is its parent's alone; leave it "
+        "to the parent, or form a group of another backend after fork()");
+  }
+}
+
 void MpiEngine::start(const Operation& operation) {
   const MpiCall& call = operation->call;
+  require_owner(call.what);
   const std::unique_lock lock(calls_, call.deadline.at());
   if (!lock || closed_ || !operation->group->broken.empty()) {
     throw PeerError(call.what + ": " +
@@ -40,6 +50,10 @@ void MpiEngine::start(const Operation& operation) {
 }
 
 bool MpiEngine::wait(const MpiOperation& operation, Deadline until) {
+  if (operation.is_done()) {
+    return true;
+  }
+  require_owner(operation.call.what);
   const MpiThread::Rest rest(thread_);
   for (Backoff backoff(20'000); !operation.is_done(); backoff.pause()) {
     if (until.passed()) {
@@ -76,6 +90,9 @@ void MpiEngine::give_up(const Operation& operation, const PeerError& why) {
 }
 
 void MpiEngine::break_up(MpiGroup& group, const std::string& why) {
+  if (!in_owner()) {
+    return;
+  }
   std::vector<Operation> late;
   {
     const std::unique_lock lock(calls_, kMoment);
@@ -91,6 +108,9 @@ void MpiEngine::break_up(MpiGroup& group, const std::string& why) {
 }
 
 bool MpiEngine::run_here(const std::function<void()>& task) {
+  if (!in_owner()) {
+    return false;
+  }
   const std::unique_lock lock(calls_, kMoment);
   if (!lock || closed_) {
     return false;

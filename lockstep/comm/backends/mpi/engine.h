@@ -3,8 +3,12 @@
 // MPI makes progress only while it is called. All calls go through one lock, and no call for an
 // operation blocks. Operations are started, then tested until they are done or late. The threads
 // that wait for them do this or, if none waits, the engine's own thread.
+//
+// A fork has neither that thread nor a connection to itself, and MPI's lock may be held there for
+// ever. So nothing in it calls MPI.
 #pragma once
 
+#include "lockstep/base/fork_guard.h"
 #include "lockstep/comm/backends/mpi/operation.h"
 #include "lockstep/comm/backends/mpi/thread.h"
 
@@ -14,21 +18,28 @@ class MpiEngine {
  public:
   explicit MpiEngine(const MpiLibrary& mpi);
 
-  // Operations of a group start in the order of the calls. Throws PeerError if the group is broken.
+  // Throws UsageError, which begins with `what`, in a fork of the process that made it.
+  void require_owner(const std::string& what) const;
+  [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
+
+  // Operations of a group start in the order of the calls. Throws PeerError if the group is broken,
+  // and UsageError in a fork.
   void start(const std::shared_ptr<MpiOperation>& operation);
-  // Returns false at the deadline; the operation goes on.
+  // Returns false at the deadline; the operation goes on. Throws UsageError in a fork, unless the
+  // operation was done by then.
   bool wait(const MpiOperation& operation, Deadline until);
   // Ends it with a PeerError. A collective breaks its group; its memory stays MPI's.
   void give_up(const std::shared_ptr<MpiOperation>& operation, const PeerError& why);
-  // Ends all operations of the group, and lets it start no other.
+  // Ends all operations of the group, and lets it start no other. Does nothing in a fork.
   void break_up(MpiGroup& group, const std::string& why);
 
-  // Runs something that may block: see MpiThread::run_alone().
+  // Runs something that may block: see MpiThread::run_alone(). Throws UsageError in a fork.
   void run_alone(const std::string& what, std::function<void()> task, Deadline deadline) {
+    require_owner(what);
     thread_.run_alone(what, std::move(task), deadline);
   }
-  // Runs something that does not block. Returns false, and does not run it, if MPI's lock cannot be
-  // had within a second or MPI was closed.
+  // Runs something that does not block. Returns false, and does not run it, in a fork, if MPI's
+  // lock cannot be had within a second, or if MPI was closed.
   bool run_here(const std::function<void()>& task);
   // Makes a last call, which may block until the deadline. After that nothing is started or tested.
   void close(const std::function<void()>& last_call, Deadline deadline);
@@ -48,6 +59,7 @@ class MpiEngine {
   bool test(const Operation& operation, std::vector<Ended>& ended);
   std::exception_ptr drop(const Operation& operation, const PeerError& why);
 
+  ForkGuard fork_guard_;
   const MpiLibrary& mpi_;
 
   std::timed_mutex calls_;  // MPI, and these:

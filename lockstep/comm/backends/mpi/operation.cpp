@@ -14,11 +14,6 @@ MpiFinish finish_with(std::vector<std::function<void()>> parts) {
   };
 }
 
-std::exception_ptr MpiOperation::error() const {
-  const std::lock_guard lock(mutex_);
-  return error_;
-}
-
 void MpiOperation::when_done(Callback callback) {
   {
     const std::lock_guard lock(mutex_);
@@ -48,7 +43,7 @@ void MpiOperation::end(std::exception_ptr error) {
   std::vector<Callback> callbacks;
   {
     const std::lock_guard lock(mutex_);
-    error_ = error;
+    error_ = error;  // From now on it stays as it is.
     callbacks.swap(callbacks_);
     done_.store(true, std::memory_order_release);
   }

@@ -46,8 +46,8 @@ class MpiOperation {
       : group(std::move(the_group)), call(std::move(the_call)) {}
 
   [[nodiscard]] bool is_done() const { return done_.load(std::memory_order_acquire); }
-  // Null while it runs, and after success.
-  [[nodiscard]] std::exception_ptr error() const;
+  // Null while it runs, and after success. Without the lock, which may be held for ever in a fork.
+  [[nodiscard]] std::exception_ptr error() const { return is_done() ? error_ : nullptr; }
 
   using Callback = std::function<void(const std::exception_ptr&)>;
   // Calls back once: now if it is done, else from the thread that sees its end.
@@ -65,7 +65,7 @@ class MpiOperation {
   MPI_Status status{};        // The last request's, once it is done.
 
  private:
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::atomic<bool> ending_{false};
   std::atomic<bool> done_{false};
   std::exception_ptr error_;

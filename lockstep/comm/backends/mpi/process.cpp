@@ -1,7 +1,6 @@
 #include "lockstep/comm/backends/mpi/process.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
@@ -19,6 +18,7 @@ constexpr std::chrono::seconds kLeaveBriefly{1};
 MpiProcess& MpiProcess::get(Deadline deadline) {
   // Never destroyed: groups that outlive main() still ask it whether MPI has ended.
   static MpiProcess* const process = new MpiProcess;
+  process->engine_.require_owner("backend 'mpi'");
   static std::mutex opening;
   const std::lock_guard lock(opening);
   // Also where an earlier call gave up waiting for it: open() then ends at once.
@@ -38,7 +38,7 @@ std::optional<int> MpiProcess::ranks_started() {
   return by_another ? std::nullopt : std::optional<int>(1);
 }
 
-MpiProcess::MpiProcess() : engine_(mpi_), process_id_(::getpid()) {}
+MpiProcess::MpiProcess() : engine_(mpi_) {}
 
 void MpiProcess::open() {
   if (size_ > 0) {
@@ -72,7 +72,7 @@ void MpiProcess::open() {
 }
 
 void MpiProcess::leave(int status) {
-  if (::getpid() != process_id_) {
+  if (!engine_.in_owner()) {
     return;  // A fork of the process that is meant.
   }
   const bool well = ours_ && status == 0;

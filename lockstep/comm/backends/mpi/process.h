@@ -14,8 +14,9 @@ class MpiProcess {
   // and the exit waits for the other ranks to do the same. A process that fails leaves at once;
   // mpirun sees that and ends the others.
   //
-  // Throws UsageError if the library is missing, or if the program itself started it without
-  // support for several threads; PeerError if the other ranks do not start it before the deadline.
+  // Throws UsageError if the library is missing, if the program itself started it without support
+  // for several threads, and in a fork of a process that has called this; PeerError if the other
+  // ranks do not start it before the deadline.
   static MpiProcess& get(Deadline deadline);
   // How many ranks mpirun started, this one included, as far as can be told without starting MPI.
   // 1 if mpirun did not start this process; nothing if another program with the same protocol did
@@ -42,7 +43,6 @@ class MpiProcess {
 
   MpiLibrary mpi_;
   MpiEngine engine_;
-  int process_id_;
   bool ours_ = false;  // Started by us, so ended by us.
   int rank_ = 0;
   int size_ = 0;          // Not started yet. Written by the engine's thread.

@@ -5,6 +5,14 @@
 
 namespace lockstep::comm {
 
+bool MpiWork::isCompleted() {
+  if (operation_->is_done()) {
+    return true;
+  }
+  engine_.require_owner(operation_->call.what);
+  return false;
+}
+
 bool MpiWork::wait(std::chrono::milliseconds timeout) {
   const MpiCall& call = operation_->call;
   const Deadline until = timeout == kNoTimeout ? call.deadline : Deadline::in(timeout);
@@ -23,6 +31,7 @@ bool MpiWork::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> MpiWork::getFuture() {
+  engine_.require_owner(operation_->call.what);
   const std::lock_guard lock(future_mutex_);
   if (!future_) {
     future_ = new_future();

@@ -7,6 +7,7 @@
 
 namespace lockstep::comm {
 
+// In a fork of the process that started it, throws UsageError, unless it was done by then.
 class MpiWork : public c10d::Work {
  public:
   MpiWork(MpiEngine& engine, std::shared_ptr<MpiOperation> operation, int rank, c10d::OpType type,
@@ -16,7 +17,7 @@ class MpiWork : public c10d::Work {
         operation_(std::move(operation)),
         outputs_(std::move(outputs)) {}
 
-  bool isCompleted() override { return operation_->is_done(); }
+  bool isCompleted() override;
   bool isSuccess() const override { return operation_->is_done() && !operation_->error(); }
   std::exception_ptr exception() const override { return operation_->error(); }
   // With a timeout other than kNoTimeout, throws PeerError when that time is over. A collective

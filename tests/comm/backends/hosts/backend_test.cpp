@@ -3,7 +3,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -207,92 +206,6 @@ TEST(HostsBackend, SparseTensorsAreSummed) {
     Tensors tensors{at::full({3}, static_cast<float>(world.rank())).to_sparse()};
     world.backend()->allreduce(tensors, {})->wait();
     EXPECT_EQ(tensors[0].to_dense()[1].item<float>(), 3);
-  });
-}
-
-// Runs `body` in a fork, which ends with _exit(): 0 if it found what it expected.
-void in_a_fork(const std::function<bool()>& body) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    ::alarm(20);  // A child that hangs is killed, and seen.
-    ::_exit(body() ? 0 : 1);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0) << (WIFSIGNALED(status) ? "it hung" : "it found something else");
-}
-
-template <class Call>
-bool is_refused(const Call& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return std::string(error.what()).find("fork") != std::string::npos;
-  }
-  return false;
-}
-
-TEST(HostsBackend, AForkIsRefusedAndDestroysNothingOfItsParents) {
-  lockstep::testing::run_on_hosts({1, 2, 1}, [](Group& world) {
-    const auto tensor = at::full({1000}, 1.0F);
-    world.all_reduce(tensor).wait();
-    auto group = std::make_unique<Group>(world.new_group({0, 1, 2, 3}));
-    auto backend = group->backend();
-    Tensors message{at::zeros({3})};
-    auto pending = world.rank() == 0 ? backend->recv(message, 3, 0) : nullptr;
-    in_a_fork([&] {
-      const bool refused = is_refused([&] { group->all_reduce(tensor).wait(); }) &&
-                           is_refused([&] { group->barrier(); }) &&
-                           is_refused([&] { (void)group->store(); }) &&
-                           is_refused([&] { (void)group->new_group({0}); }) &&
-                           is_refused([&] { all_reduce(world, tensor); }) &&
-                           is_refused([&] { backend->barrier({})->wait(); }) &&
-                           is_refused([&] { backend->send(message, 1, 0); }) &&
-                           is_refused([&] { backend->setTimeout(std::chrono::seconds(1)); }) &&
-                           (!pending || is_refused([&] { pending->wait(); }));
-      backend->shutdown();
-      backend->abort();
-      pending.reset();
-      backend.reset();
-      group->destroy();
-      group.reset();
-      world.destroy();
-      return refused;
-    });
-    // The parent's group is what it was.
-    group->all_reduce(tensor).wait();
-    EXPECT_EQ(tensor[999].item<float>(), 16);
-    if (world.rank() == 3) {
-      message[0].fill_(7);
-      backend->send(message, 0, 0)->wait();
-    } else if (pending) {
-      pending->wait();
-      EXPECT_EQ(message[0][2].item<float>(), 7);
-    }
-    world.barrier();
-  });
-}
-
-// With a work under way, whose destructor would tell the others that this rank has left.
-TEST(HostsBackend, AForkThatLeavesAWorkBehindDoesNotEndTheGroup) {
-  lockstep::testing::run_on_hosts({1, 1}, [](Group& world) {
-    const auto tensor = at::full({100000}, 1.0F);
-    if (world.rank() == 1) {
-      world.store()->wait({"forked"});
-    }
-    auto work = all_reduce(world, tensor);
-    if (world.rank() == 0) {
-      in_a_fork([&] {
-        work.reset();
-        world.destroy();
-        return true;
-      });
-      world.store()->set("forked", std::vector<std::uint8_t>{1});
-    }
-    work->wait();
-    EXPECT_EQ(tensor[0].item<float>(), 2);
-    world.barrier();
   });
 }
 

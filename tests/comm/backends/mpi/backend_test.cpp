@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/make_backend.h"
+#include "tests/comm/forks.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep {
@@ -14,6 +16,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using testing::is_refused;
 using ::testing::Not;
 using testing::on_two_mpi_ranks;
 using ::testing::StartsWith;
@@ -134,6 +137,42 @@ TEST(MpiBackend, ErrorsNameTheUsersCollectiveByOneNumber) {
         world.store()->set(std::to_string(world.rank()) + " has failed", "1");
       },
       "mpi");
+}
+
+// A backend of its own, so that the fork destroys the last pointer to it, and its communicator.
+TEST(MpiBackend, AForkIsRefusedAndDestroysNothingOfItsParents) {
+  on_two_mpi_ranks([](Group& world) {
+    const int other = 1 - world.rank();
+    const auto store = c10::make_intrusive<c10d::PrefixStore>("forks", world.store());
+    auto backend = make_backend(store, world.rank(), 2, {.name = "mpi"});
+    Tensors sum{at::full({3}, 1.0F)};
+    Tensors message{at::full({3}, 0.0F)};
+    auto finished = backend->allreduce(sum);
+    finished->wait();
+    auto pending = backend->recv(message, other, 0);
+    testing::in_a_fork([&] {
+      const bool refused =
+          is_refused([&] { backend->allreduce(sum); }) && is_refused([&] { backend->barrier(); }) &&
+          is_refused([&] { backend->send(sum, other, 0); }) &&
+          is_refused([&] { pending->isCompleted(); }) && is_refused([&] { pending->wait(); }) &&
+          is_refused([&] { (void)pending->getFuture(); }) && is_refused([] {
+            make_backend(c10::make_intrusive<c10d::HashStore>(), 0, 1, {.name = "mpi"});
+          });
+      const bool has_result = finished->isCompleted() && finished->wait();
+      backend->abort();
+      backend->shutdown();
+      finished.reset();
+      pending.reset();
+      backend.reset();
+      return refused && has_result;
+    });
+    Tensors given{at::full({3}, 7.0F)};
+    backend->send(given, other, 0)->wait();
+    pending->wait();
+    EXPECT_EQ(message[0].sum().item<float>(), 21);
+    backend->allreduce(sum)->wait();
+    EXPECT_EQ(sum[0].sum().item<float>(), 12);
+  });
 }
 
 TEST(MpiBackend, BarriersAndBytesGoThroughItToo) {
