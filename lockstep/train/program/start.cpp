@@ -76,8 +76,8 @@ void require_consistent(const JobConfig& job, int gpus) {
                      std::to_string(number_of_gpu_ids(job)) +
                      " GPUs, expected one for each rank; HINT: leave --nproc out");
   }
-  if (gpus > 0 && job.nproc > gpus && !contains(job.backend, "gloo") &&
-      !contains(job.backend, "shm") && job.backend != "lockstep") {
+  if (gpus > 0 && job.nproc > gpus &&
+      needs_a_gpu_for_each_rank(job.backend, BackendRegistry::built_in())) {
     throw UsageError("--gpus is " + std::to_string(job.nproc) + ", but this machine has " +
                      std::to_string(gpus) + "; HINT: --gpus " + std::to_string(gpus) +
                      ", or CUDA_VISIBLE_DEVICES= to train on the CPU");
@@ -99,6 +99,17 @@ std::string with_cpu_backend(const std::string& backends, const BackendRegistry&
     parts.push_back("cuda:" + name);
   }
   return join(parts, ",");
+}
+
+bool needs_a_gpu_for_each_rank(const std::string& backends, const BackendRegistry& registry) {
+  if (backends.empty()) {
+    return true;  // The default for GPUs is nccl.
+  }
+  const auto parsed = registry.parse(backends);
+  return std::any_of(parsed.begin(), parsed.end(), [&](const auto& one) {
+    const auto& [device, name] = one;
+    return device == c10::kCUDA && !registry.capabilities(name).contains(Capability::kSharesGpus);
+  });
 }
 
 std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, bool is_launched,

@@ -16,6 +16,10 @@ namespace lockstep::train {
 // beside gradients is there. Throws UsageError as BackendRegistry::parse().
 std::string with_cpu_backend(const std::string& backends, const BackendRegistry& registry);
 
+// Whether ranks on a machine with GPUs use them with a backend that does not let several ranks use
+// one. Throws UsageError as BackendRegistry::parse().
+bool needs_a_gpu_for_each_rank(const std::string& backends, const BackendRegistry& registry);
+
 // The arguments of `lockstep run` that start the ranks of this job, up to the program; nothing if
 // this process is a rank itself. `gpus` is how many there are. Throws UsageError if flags
 // contradict each other, the environment or the machine.

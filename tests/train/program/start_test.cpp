@@ -21,6 +21,9 @@ TEST(LaunchArguments, GpusAreRanks) {
               ElementsAre("--nproc-per-node", "2", "--no-python"));
   EXPECT_THAT([] { launch_arguments({.nproc = 4}, false, 0, 2); },
               ThrowsMessage<UsageError>(HasSubstr("HINT: --gpus 2")));
+  EXPECT_TRUE(launch_arguments({.nproc = 4, .backend = "cpu:gloo"}, false, 0, 2));
+  EXPECT_THROW(launch_arguments({.nproc = 4, .backend = "cpu:gloo,cuda:nccl"}, false, 0, 2),
+               UsageError);
 }
 
 TEST(LaunchArguments, NodesAndRestartsAreTheLaunchers) {
@@ -96,6 +99,21 @@ TEST(WithCpuBackend, AddsOneWhereThereIsNone) {
   EXPECT_EQ(with_cpu_backend("gloo", registry), "gloo");
   EXPECT_EQ(with_cpu_backend("", registry), "");
   EXPECT_THROW(with_cpu_backend("nothing", registry), UsageError);
+}
+
+// By what a backend can do, not by its name.
+TEST(NeedsAGpuForEachRank, WhereTheBackendForGpusSharesNone) {
+  BackendRegistry registry;
+  registry.add("own", {c10::kCUDA}, nullptr);
+  registry.add("sharing", {c10::kCPU, c10::kCUDA}, nullptr, {Capability::kSharesGpus});
+  registry.add("host", {c10::kCPU}, nullptr);
+  EXPECT_TRUE(needs_a_gpu_for_each_rank("", registry));
+  EXPECT_TRUE(needs_a_gpu_for_each_rank("own", registry));
+  EXPECT_TRUE(needs_a_gpu_for_each_rank("cpu:sharing,cuda:own", registry));
+  EXPECT_FALSE(needs_a_gpu_for_each_rank("sharing", registry));
+  EXPECT_FALSE(needs_a_gpu_for_each_rank("cpu:host,cuda:sharing", registry));
+  EXPECT_FALSE(needs_a_gpu_for_each_rank("host", registry));
+  EXPECT_THROW(needs_a_gpu_for_each_rank("nothing", registry), UsageError);
 }
 
 }  // namespace
