@@ -81,6 +81,16 @@ void Exchange::take_back(const Message& message) {
   }
 }
 
+void Exchange::ask(const MessagePointer& message) {
+  if (!peers_.connect(message->peer_)) {
+    finish_(message, peers_.why_gone(message->peer_));
+    return;
+  }
+  message->id_ = next_id_++;
+  questions_.push_back(message);
+  peers_.post(message->peer_, {.kind = Kind::kAsk, .id = message->id_});
+}
+
 // What a rank sent before it ended or left can still be received.
 void Exchange::receive(const MessagePointer& message) {
   if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
@@ -188,8 +198,28 @@ void Exchange::end(int peer, const Frame& frame) {
     case Kind::kWithdrawn:
       withdraw(peer, frame);
       break;
+    case Kind::kAsk:
+      if (!said_bye_[static_cast<std::size_t>(peer)]) {  // Else nothing follows.
+        peers_.post(peer, {.kind = Kind::kTold, .tag = progress_, .id = frame.id});
+      }
+      break;
+    case Kind::kTold:
+      be_told(peer, frame);
+      break;
     default:  // Peers' own.
       break;
+  }
+}
+
+void Exchange::be_told(int peer, const Frame& frame) {
+  const auto found = std::find_if(questions_.begin(), questions_.end(), [&](const auto& question) {
+    return question->peer_ == peer && question->id_ == frame.id;
+  });
+  if (found != questions_.end()) {
+    const MessagePointer question = *found;
+    questions_.erase(found);
+    question->answer_ = frame.tag;
+    finish_(question, {});
   }
 }
 

@@ -4,6 +4,7 @@
 // receiver gets an offer, and the bytes when it has taken that.
 #pragma once
 
+#include <atomic>
 #include <list>
 #include <map>
 #include <utility>
@@ -26,6 +27,9 @@ class Exchange {
 
   void send(const MessagePointer& message);
   void receive(const MessagePointer& message);
+  void ask(const MessagePointer& message);
+  // What this rank answers to the others' questions. From any thread.
+  void set_progress(std::uint64_t progress) { progress_ = progress; }
   // It fails, if it is not done; what comes for it later is for the next, unless it is on its way.
   // From then on its memory is neither read nor written.
   void give_up(const MessagePointer& message, const Failure& failure);
@@ -49,6 +53,7 @@ class Exchange {
   std::byte* begin(int peer, const Frame& frame);
   void end(int peer, const Frame& frame);
   void answer(int peer, const Frame& frame);
+  void be_told(int peer, const Frame& frame);
   void withdraw(int peer, const Frame& frame);
   void was_sent(const MessagePointer& message);
   void take_back(const Message& message);
@@ -64,6 +69,8 @@ class Exchange {
   std::map<int, std::vector<std::byte>> reading_;  // Small messages, while they come.
   std::list<MessagePointer> sends_;                // Not done.
   std::list<MessagePointer> receives_;             // Not matched.
+  std::list<MessagePointer> questions_;            // Not answered.
+  std::atomic<std::uint64_t> progress_{0};
   Arrivals arrivals_;
   std::map<std::uint64_t, MessagePointer> offered_;
   std::map<std::pair<int, std::uint64_t>, MessagePointer> taken_;

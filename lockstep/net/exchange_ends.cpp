@@ -35,6 +35,7 @@ void Exchange::lose(int peer) {
   const Failure& failure = peers_.why_gone(peer);
   fail(sends_, failure, [&](const Message& message) { return message.peer_ == peer; });
   fail(receives_, failure, [&](const Message& message) { return message.peer_ == peer; });
+  fail(questions_, failure, [&](const Message& message) { return message.peer_ == peer; });
   if (const auto nobody_can_send = why_nobody(); nobody_can_send.kind != Failure::Kind::kNone) {
     fail(receives_, nobody_can_send,
          [](const Message& message) { return message.peer_ == kAnySource; });
@@ -79,6 +80,7 @@ void Exchange::give_up_all(const Failure& failure) {
   peers_.close_all(failure);
   fail(sends_, failure, any);
   fail(receives_, failure, any);
+  fail(questions_, failure, any);
   for (const auto& [key, message] : taken_) {
     finish_(message, failure);
   }
@@ -89,7 +91,9 @@ void Exchange::give_up_all(const Failure& failure) {
 
 void Exchange::leave(const Failure& failure) {
   is_leaving_ = true;
-  fail(receives_, failure, [](const Message&) { return true; });
+  const auto any = [](const Message&) { return true; };
+  fail(receives_, failure, any);
+  fail(questions_, failure, any);
   for (const auto& [key, message] : taken_) {
     finish_(message, failure);  // It may come all the same, and is thrown away.
   }

@@ -8,6 +8,7 @@
 //     kMessage + bytes                     a small message
 //     kOffer, kTake | kRefuse, kPayload + bytes     a large one, when it is wanted
 //     kWithdrawn                           the answer to kTake where the offer is gone
+//     kAsk, kTold                          how far the other rank is: its thread answers by itself
 //     kBye                                 nothing comes after this; then the end of the stream
 #pragma once
 
@@ -28,13 +29,15 @@ struct Frame {
     kPayload,
     kWithdrawn,
     kBye,
+    kAsk,
+    kTold,
   };
   static constexpr std::uint32_t kMagic = 0x6c73746e;  // Another number for another protocol.
   std::uint32_t magic = kMagic;
   Kind kind = Kind::kHello;
-  std::uint64_t tag = 0;    // kHello, kWelcome: the token of the rank that reads it.
+  std::uint64_t tag = 0;  // kHello, kWelcome: the token of the rank that reads it. kTold: how far.
   std::uint64_t bytes = 0;  // The message's size.
-  std::uint64_t id = 0;     // The send's number at its sender; kHello: the rank.
+  std::uint64_t id = 0;     // The send's or question's number at its rank; kHello: the rank.
 
   [[nodiscard]] bool has_payload() const {
     return kind == Kind::kMessage || kind == Kind::kPayload;

@@ -74,6 +74,19 @@ MessagePointer Mailbox::receive(int from, std::uint64_t tag, std::span<std::byte
   return post(std::move(message));
 }
 
+MessagePointer Mailbox::ask(int peer) {
+  require_owner();
+  auto message = std::make_shared<Message>();
+  message->is_question_ = true;
+  message->peer_ = peer;
+  return post(std::move(message));
+}
+
+void Mailbox::set_progress(std::uint64_t progress) {
+  require_owner();
+  network_->set_progress(progress);
+}
+
 bool Mailbox::wait_until(const Message& message, Deadline deadline) {
   require_owner();
   return message.is_done() || network_->wait_until(message, deadline);

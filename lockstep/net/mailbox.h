@@ -47,6 +47,12 @@ class Mailbox {
   MessagePointer receive(int from, std::uint64_t tag, std::span<std::byte> data,
                          std::shared_ptr<const void> owner);
 
+  // How far another rank is: what it gave to set_progress(), 0 before that. Its network thread
+  // answers by itself, whatever else the rank does, so one that does not answer soon is stopped or
+  // cannot be reached.
+  MessagePointer ask(int peer);
+  void set_progress(std::uint64_t progress);
+
   // False at the deadline, and it goes on.
   bool wait_until(const Message& message, Deadline deadline);
   // Calls `tell` once when it is done, in a thread for that alone: it may wait for other messages,

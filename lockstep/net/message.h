@@ -1,4 +1,4 @@
-// A send or a receive, and what can become of it.
+// A send, a receive or a question, and what can become of it.
 #pragma once
 
 #include <atomic>
@@ -46,7 +46,7 @@ struct Failure {
   [[nodiscard]] std::exception_ptr as_exception() const;
 };
 
-// A send or a receive that was posted.
+// A send, a receive or a question that was posted.
 class Message {
  public:
   // Never blocks; also true for one that failed.
@@ -62,6 +62,8 @@ class Message {
   [[nodiscard]] int peer() const { return peer_; }
   // Who sent it; -1 before it is done.
   [[nodiscard]] int from() const { return is_done() ? from_ : -1; }
+  // A question's, once it is done without an error.
+  [[nodiscard]] std::uint64_t answer() const { return answer_; }
   // "rank 3 has not taken ... within 30 s", for errors.
   [[nodiscard]] std::string late_after(const std::string& time) const;
 
@@ -70,14 +72,16 @@ class Message {
   friend class Mailbox;
   friend class NetworkThread;
   bool is_send_ = false;
+  bool is_question_ = false;
   int peer_ = kAnySource;
   std::uint64_t tag_ = 0;
-  std::uint64_t id_ = 0;  // A send's, as in its frames.
+  std::uint64_t id_ = 0;  // A send's or question's, as in its frames.
   std::span<std::byte> data_;
   std::shared_ptr<const void> owner_;
   std::vector<std::function<void()>> tells_;
   Failure failure_;
   int from_ = -1;
+  std::uint64_t answer_ = 0;
   std::atomic<bool> done_{false};
 };
 

@@ -128,6 +128,8 @@ void NetworkThread::obey(Order& order) {
     case Order::What::kPost:
       if (closed_) {
         finish(order.message, *closed_);
+      } else if (order.message->is_question_) {
+        exchange_.ask(order.message);
       } else if (order.message->is_send_) {
         exchange_.send(order.message);
       } else {

@@ -29,6 +29,7 @@ class NetworkThread {
   NetworkThread& operator=(const NetworkThread&) = delete;
 
   void post(MessagePointer message);
+  void set_progress(std::uint64_t progress) { exchange_.set_progress(progress); }
   bool wait_until(const Message& message, Deadline deadline);
   void when_done(MessagePointer message, Deadline deadline, std::function<void()> tell);
   void close(const std::string& reason, Close how);

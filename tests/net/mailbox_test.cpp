@@ -84,6 +84,45 @@ TEST(Mailbox, ACallbackThatThrowsHarmsNobody) {
   EXPECT_EQ(Receive(group[0], 1, 2).wait(), Ints{2});
 }
 
+// Also one that does nothing, or is in a callback.
+TEST(Mailbox, ARankIsToldHowFarAnotherIs) {
+  Mailboxes group(3);
+  const auto answer_of = [&](int peer) {
+    const auto question = group[0].ask(peer);
+    EXPECT_TRUE(group[0].wait_until(*question, soon()));
+    EXPECT_FALSE(question->error());
+    return question->answer();
+  };
+  EXPECT_EQ(answer_of(1), 0U);
+  group[1].set_progress(7);
+  group[2].set_progress(9);
+  EXPECT_EQ(answer_of(1), 7U);
+  EXPECT_EQ(answer_of(2), 9U);
+  std::promise<void> go_on;
+  Receive receive(group[1], 0, 1);
+  group[1].when_done(receive.message, soon(), [&] { go_on.get_future().wait(); });
+  send(group[0], 1, 1, {1});
+  EXPECT_EQ(receive.wait(), Ints{1});
+  EXPECT_EQ(answer_of(1), 7U);
+  go_on.set_value();
+}
+
+TEST(Mailbox, AQuestionToARankThatLeavesOrEndsFails) {
+  Mailboxes group(3);
+  group[1].close("it has enough", Close::kPolitely);
+  const auto to_one_that_left = group[0].ask(1);
+  group.boxes[2].reset();
+  const auto to_one_that_ended = group[0].ask(2);
+  for (const auto& question : {to_one_that_left, to_one_that_ended}) {
+    ASSERT_TRUE(group[0].wait_until(*question, soon()));
+    EXPECT_THROW(std::rethrow_exception(question->error()), RankGone);
+  }
+  Mailboxes others(2);
+  const auto unanswered = others[0].ask(1);
+  others[0].close("by this rank", Close::kAtOnce);
+  EXPECT_TRUE(unanswered->is_done());
+}
+
 // It has the sockets, and none of the threads.
 TEST(Mailbox, AForkIsNoMember) {
   Mailboxes group(2);
@@ -95,7 +134,8 @@ TEST(Mailbox, AForkIsNoMember) {
     for (const auto& call : std::vector<std::function<void()>>{
              [&] { send(group[0], 1, 1, {1}); }, [&] { Receive(group[1], 0, 1); },
              [&] { group[0].wait_until(*receive.message, soon()); },
-             [&] { group[0].when_done(receive.message, soon(), [] {}); },
+             [&] { group[0].when_done(receive.message, soon(), [] {}); }, [&] { group[0].ask(1); },
+             [&] { group[0].set_progress(1); },
              [&] { group[0].close("by a fork", Close::kAtOnce); }}) {
       try {
         call();
@@ -104,7 +144,7 @@ TEST(Mailbox, AForkIsNoMember) {
       }
     }
     group.boxes.clear();
-    ::_exit(refused == 5 ? 0 : 1);
+    ::_exit(refused == 7 ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

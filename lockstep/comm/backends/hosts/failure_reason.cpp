@@ -33,11 +33,38 @@ PeerError from_bytes(const std::vector<std::uint8_t>& bytes) {
                    bytes.front() == kLate ? Cause::kLate : Cause::kGone);
 }
 
+std::string names_of(const HostMap& map, const std::vector<int>& hosts, const char* between) {
+  std::vector<std::string> texts;
+  texts.reserve(hosts.size());
+  for (const int host : hosts) {
+    texts.push_back(map.describe(host));
+  }
+  return join(texts, between);
+}
+
+std::string late_words(const HostMap& map, const std::vector<int>& late) {
+  return late.empty() ? "all hosts have begun it, but are not done in time; raise the timeout if "
+                        "they are only slow"
+                      : names_of(map, late, ", ") + (late.size() == 1 ? " has" : " have") +
+                            " not arrived in time";
+}
+
+std::vector<int> others_of(const HostMap& map) {
+  std::vector<int> others;
+  for (int host = 0; host < map.hosts(); ++host) {
+    if (host != map.here()) {
+      others.push_back(host);
+    }
+  }
+  return others;
+}
+
 }  // namespace
 
-PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
-                    const std::vector<std::string>& silent) {
-  const std::string seen = " (rank " + std::to_string(rank) + " saw: " + words_of(error) + ")";
+PeerError reason_of(const std::exception& error, const HostMap& map, const Witness& witness) {
+  const auto& silent = witness.silent;
+  const std::string rank = "rank " + std::to_string(witness.rank);
+  const std::string seen = " (" + rank + " saw: " + words_of(error) + ")";
   if (const auto* gone = dynamic_cast<const net::RankGone*>(&error)) {
     return PeerError(
         "rank " + std::to_string(gone->rank()) + " on " + map.describe(map.host_of(gone->rank())) +
@@ -52,16 +79,14 @@ PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
   }
   const Fault fault = fault_of(error);
   if (silent.empty() && fault == Fault::kHere) {
-    return PeerError("rank " + std::to_string(rank) + " failed in it: " + words_of(error));
+    return PeerError(rank + " failed in it: " + words_of(error));
   }
   const auto named = map.other_host_named_in(words_of(error) + " " + join(silent, " "));
-  const bool one_other = map.hosts() == 2;
-  const std::string who = named       ? map.describe(*named)
-                          : one_other ? map.describe(1 - map.here())
-                                      : "another host";
   if (fault == Fault::kLate) {
-    return PeerError(who + " has not arrived in time" + seen, PeerError::Cause::kLate);
+    const auto late = named && witness.late.empty() ? std::vector<int>{*named} : witness.late;
+    return PeerError(late_words(map, late) + seen, PeerError::Cause::kLate);
   }
+  const std::string who = named ? map.describe(*named) : names_of(map, others_of(map), " or ");
   return PeerError(who +
                    (!silent.empty() || fault == Fault::kSilent
                         ? " does not answer any more; is it down, or its network?"

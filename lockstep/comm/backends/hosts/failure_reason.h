@@ -17,10 +17,16 @@
 
 namespace lockstep::comm {
 
-// What this error of rank `rank` says of the group: which host is gone or late, or what went wrong
-// on this rank alone. `silent`: addresses that do not answer.
-PeerError reason_of(const std::exception& error, const HostMap& map, int rank,
-                    const std::vector<std::string>& silent);
+// What a rank knows of the others when it fails.
+struct Witness {
+  int rank = 0;
+  std::vector<std::string> silent = {};  // Addresses that do not answer.
+  std::vector<int> late = {};            // Hosts that had not begun the collective at its deadline.
+};
+
+// What this error says of the group: which host is gone, which are late, or what went wrong on this
+// rank alone.
+PeerError reason_of(const std::exception& error, const HostMap& map, const Witness& witness);
 
 // The reason that all ranks share, in the store. Thread-safe. Not for a fork, where its thread is
 // not.

@@ -1,5 +1,6 @@
 #include "lockstep/comm/backends/hosts/links.h"
 
+#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -13,6 +14,9 @@ namespace {
 
 // A rank on the host of one that died knows more than one that lost a connection to it.
 constexpr std::chrono::milliseconds kLetOthersSpeak{300};
+// One that waited in vain knows more than those to whom Gloo then closes its connections, so it
+// speaks before them: it asks the hosts no longer than this which of them has not begun.
+constexpr std::chrono::milliseconds kAsk{200};
 constexpr std::chrono::milliseconds kGlooNotices{1000};
 
 // A rank may be done with a collective, and leave, before the others are: what it sent arrives
@@ -121,7 +125,9 @@ bool HostLinks::has_ended() const {
   return since != Deadline::Clock::time_point{} && now - since > kLastBytes;
 }
 
-void HostLinks::begin(const shm::CallName& name) const {
+void HostLinks::begin(const shm::CallName& name) {
+  begun_ = name.number;
+  mailbox_.set_progress(name.number);
   if (inside_) {
     inside_->be_part_of(name);
   }
@@ -169,6 +175,44 @@ void HostLinks::cut_if_left() {
   connections_.cut();
 }
 
+// The hosts of those ranks that have not begun the collective that this rank is in. If there is
+// none, of those that do not answer: they may be stopped.
+std::vector<int> HostLinks::late_among(const std::vector<int>& ranks, Deadline deadline) {
+  std::vector<net::MessagePointer> questions;
+  for (const int rank : ranks) {
+    questions.push_back(mailbox_.ask(rank));
+  }
+  std::set<int> late;
+  std::set<int> mute;
+  for (const auto& question : questions) {
+    const int host = map_.host_of(question->peer());
+    if (!mailbox_.wait_until(*question, deadline) || question->error()) {
+      mute.insert(host);
+    } else if (question->answer() < begun_) {
+      late.insert(host);
+    }
+  }
+  const auto& found = late.empty() ? mute : late;
+  return {found.begin(), found.end()};
+}
+
+// First one rank of each host, with which this one shares a lane; it may itself wait for a rank of
+// its host.
+std::vector<int> HostLinks::late_hosts() {
+  const auto deadline = Deadline::in(kAsk);
+  std::vector<int> of_lane;
+  std::vector<int> others;
+  for (int host = 0; host < map_.hosts(); ++host) {
+    for (const int rank : map_.ranks_on(host)) {
+      if (host != map_.here()) {
+        (map_.local_rank_of(rank) == map_.lane() ? of_lane : others).push_back(rank);
+      }
+    }
+  }
+  const auto late = late_among(of_lane, deadline);
+  return late.empty() ? late_among(others, deadline) : late;
+}
+
 void HostLinks::fail(const std::string& what, const std::exception& error) {
   throw_if_fork(what);
   if (dynamic_cast<const UsageError*>(&error) != nullptr) {
@@ -180,10 +224,16 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
   throw_if_broken(what);
   const bool is_lost_connection = dynamic_cast<const PeerError*>(&error) == nullptr ||
                                   dynamic_cast<const net::RankGone*>(&error) != nullptr;
-  if (is_lost_connection) {
+  Witness witness{.rank = rank_};
+  if (is_lost_connection && fault_of(error) == Fault::kLate) {
+    const auto others_spoke = Deadline::in(kAsk);
+    witness.late = late_hosts();
+    std::this_thread::sleep_until(others_spoke.at());
+  } else if (is_lost_connection) {
     std::this_thread::sleep_for(kLetOthersSpeak);
   }
-  const PeerError reason = reason_.first(reason_of(error, map_, rank_, connections_.silent()));
+  witness.silent = connections_.silent();
+  const PeerError reason = reason_.first(reason_of(error, map_, witness));
   const PeerError first = break_once(reason);
   if (inside_) {
     inside_->break_up(reason.what());

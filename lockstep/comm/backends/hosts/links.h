@@ -33,8 +33,9 @@ class HostLinks {
   HostLinks(const HostLinks&) = delete;
   HostLinks& operator=(const HostLinks&) = delete;
 
-  // Names the collective that begins; errors inside the host speak of it.
-  void begin(const shm::CallName& name) const;
+  // Names the collective that begins: errors inside the host speak of it, and other hosts that wait
+  // for this one ask for its number.
+  void begin(const shm::CallName& name);
   // Through the hosts; one at a time.
   [[nodiscard]] const HostCollectives& collectives() const { return *collectives_; }
   // Between any two ranks.
@@ -68,6 +69,9 @@ class HostLinks {
   // Tells the others where this rank listens, and hears it of them.
   void exchange_places(const std::vector<int>& ports, int size, Deadline deadline);
   [[nodiscard]] bool has_ended() const;
+  // In a collective whose time is over.
+  [[nodiscard]] std::vector<int> late_hosts();
+  [[nodiscard]] std::vector<int> late_among(const std::vector<int>& ranks, Deadline deadline);
   [[nodiscard]] PeerError has_left() const;
   // Breaks the group here, unless it is broken; returns why it is.
   PeerError break_once(const PeerError& reason);
@@ -86,7 +90,8 @@ class HostLinks {
   mutable std::mutex mutex_;
   std::optional<PeerError> broken_;  // Why; nothing while all is well.
   std::atomic<bool> is_leaving_{false};
-  net::Mailbox mailbox_;  // Last: its thread uses the others.
+  std::atomic<std::uint64_t> begun_{0};  // The number of the last collective.
+  net::Mailbox mailbox_;                 // Last: its thread uses the others.
 };
 
 }  // namespace lockstep::comm

@@ -27,12 +27,12 @@ HostMap three_hosts() {
           0};
 }
 
-PeerError reason_for(const std::exception& error, const std::vector<std::string>& silent = {}) {
-  return reason_of(error, three_hosts(), 0, silent);
+PeerError reason_for(const std::exception& error, const Witness& witness = {}) {
+  return reason_of(error, three_hosts(), witness);
 }
 
 std::string reason(const std::string& words, const std::vector<std::string>& silent = {}) {
-  return reason_for(gloo::IoException(words), silent).what();
+  return reason_for(gloo::IoException(words), {.silent = silent}).what();
 }
 
 TEST(FailureReason, TheHostOfTheBrokenConnectionIsNamed) {
@@ -47,11 +47,19 @@ TEST(FailureReason, ASilentHostIsNotTakenForOneThatClosed) {
   EXPECT_THAT(reason("read [10.0.0.2]: Connection timed out"), HasSubstr("does not answer"));
 }
 
-TEST(FailureReason, ALateHostIsNotTakenForADeadOne) {
-  const auto late =
-      reason_for(gloo::IoException("Timed out waiting 300ms for recv operation to complete"));
-  EXPECT_THAT(late.what(), HasSubstr("has not arrived in time"));
+TEST(FailureReason, LateHostsAreNamedAndNotTakenForDeadOnes) {
+  const gloo::IoException error("Timed out waiting 300ms for recv operation to complete");
+  const auto late = reason_for(error, {.late = {2}});
+  EXPECT_THAT(late.what(), StartsWith("host 'c' (10.0.0.3; rank 2) has not arrived in time"));
   EXPECT_EQ(late.cause(), PeerError::Cause::kLate);
+  EXPECT_THAT(reason_for(error, {.late = {1, 2}}).what(),
+              StartsWith("host 'b' (10.0.0.2; rank 1), host 'c' (10.0.0.3; rank 2) have not"));
+  EXPECT_THAT(reason_for(error).what(), StartsWith("all hosts have begun it, but are not done"));
+}
+
+TEST(FailureReason, WhereNothingTellsWhichHostItWasAllThatItMayBeAreNamed) {
+  EXPECT_THAT(reason("Connection closed by peer"),
+              StartsWith("host 'b' (10.0.0.2; rank 1) or host 'c' (10.0.0.3; rank 2) broke its"));
 }
 
 TEST(FailureReason, WhatGoesWrongHereIsBlamedOnNobodyElse) {

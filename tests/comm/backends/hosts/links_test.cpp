@@ -5,6 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <set>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "lockstep/base/error.h"
 #include "tests/comm/shm_ranks.h"
 
@@ -13,6 +16,7 @@ namespace {
 
 using lockstep::testing::all_reduce;
 using lockstep::testing::kTwoHosts;
+using lockstep::testing::run_on_hosts;
 using lockstep::testing::run_ranks;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -58,6 +62,51 @@ TEST(HostLinks, ARankThatDoesNotComeIsAnErrorAtTheDeadlineOnAll) {
         ::usleep(1500000);
       },
       kTwoHosts);
+}
+
+// Any number of hosts, and of late ones: their own network threads say that they have not begun.
+TEST(HostLinks, LateHostsAreNamedAtTheDeadlineOnAll) {
+  const auto expect_named = [](const std::vector<int>& ranks_on_hosts, const std::set<int>& late,
+                               const std::string& names) {
+    run_on_hosts(ranks_on_hosts, [&](Group& world) {
+      const auto tensor = at::full({10}, 1.0F);
+      world.all_reduce(tensor).wait();
+      if (!late.contains(world.rank())) {
+        EXPECT_THAT(
+            [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(700)}).wait(); },
+            ThrowsMessage<PeerError>(HasSubstr(names)));
+      } else {
+        world.store()->wait({"done"});
+        EXPECT_THAT([&] { world.all_reduce(tensor).wait(); },
+                    ThrowsMessage<PeerError>(HasSubstr(names)));
+      }
+      const auto punctual = world.size() - static_cast<int>(late.size());
+      if (world.store()->add("failed", 1) == punctual) {
+        world.store()->set("done", std::vector<std::uint8_t>{1});
+      }
+      ::usleep(1000000);
+    });
+  };
+  expect_named({1, 1, 1}, {1}, "; rank 1) has not arrived in time");
+  expect_named({1, 1, 1, 1}, {1}, "; rank 1) has not arrived in time");
+  expect_named({1, 1, 2, 1}, {4}, "; rank 4) has not arrived in time");
+  expect_named({1, 1}, {0}, "; rank 0) has not arrived in time");
+}
+
+TEST(HostLinks, AllHostsThatAreLateAreNamed) {
+  run_on_hosts({1, 1, 1, 1}, [](Group& world) {
+    if (world.rank() % 2 == 1) {
+      world.store()->wait({"rank 0 is done", "rank 2 is done"});
+      return;
+    }
+    const auto tensor = at::full({10}, 1.0F);
+    EXPECT_THAT(
+        [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(700)}).wait(); },
+        ThrowsMessage<PeerError>(
+            AllOf(HasSubstr("; rank 1), host"), HasSubstr("; rank 3) have not arrived in time"))));
+    world.store()->set("rank " + std::to_string(world.rank()) + " is done",
+                       std::vector<std::uint8_t>{1});
+  });
 }
 
 // Gloo may forget a send that begins while its connection is cut: in one of six of these rounds.
