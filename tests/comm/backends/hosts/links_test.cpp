@@ -87,10 +87,10 @@ TEST(HostLinks, LateHostsAreNamedAtTheDeadlineOnAll) {
       ::usleep(1000000);
     });
   };
-  expect_named({1, 1, 1}, {1}, "; rank 1) has not arrived in time");
-  expect_named({1, 1, 1, 1}, {1}, "; rank 1) has not arrived in time");
-  expect_named({1, 1, 2, 1}, {4}, "; rank 4) has not arrived in time");
-  expect_named({1, 1}, {0}, "; rank 0) has not arrived in time");
+  expect_named({1, 1, 1}, {1}, "rank 1) has not arrived in time");
+  expect_named({1, 1, 1, 1}, {1}, "rank 1) has not arrived in time");
+  expect_named({1, 1, 2, 1}, {4}, "rank 4) has not arrived in time");
+  expect_named({1, 1}, {0}, "rank 0) has not arrived in time");
 }
 
 TEST(HostLinks, AllHostsThatAreLateAreNamed) {
@@ -103,7 +103,7 @@ TEST(HostLinks, AllHostsThatAreLateAreNamed) {
     EXPECT_THAT(
         [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(700)}).wait(); },
         ThrowsMessage<PeerError>(
-            AllOf(HasSubstr("; rank 1), host"), HasSubstr("; rank 3) have not arrived in time"))));
+            AllOf(HasSubstr("rank 1), host"), HasSubstr("rank 3) have not arrived in time"))));
     world.store()->set("rank " + std::to_string(world.rank()) + " is done",
                        std::vector<std::uint8_t>{1});
   });
