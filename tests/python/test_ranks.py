@@ -5,6 +5,7 @@ import signal
 
 import pytest
 from conftest import INIT, OLD_TORCH, REGISTER, ROOT
+from torch._C._distributed_c10d import Backend
 
 # What README promises beyond all_reduce: objects, messages, groups of some ranks, futures.
 TOUR = INIT + """
@@ -62,12 +63,15 @@ os.write(1, f"{ports}\\n".encode())
 dist.barrier()
 """
 
-# In a group on one host and in one over hosts: some ranks as a group, and a receive that tells when it is done.
-SPLIT = """
+# In a group on one host and in one over hosts.
+ON_HOSTS = """
 import os
 if len(os.environ["HOSTS"]) > 1:
     os.environ.update(LOCKSTEP_HOST_ID=os.environ["HOSTS"][int(os.environ["RANK"])], GLOO_SOCKET_IFNAME="lo")
-""" + INIT + """
+""" + INIT
+
+# Some ranks as a group, and a receive that tells when it is done.
+SPLIT = ON_HOSTS + """
 part = dist.split_group(split_ranks=[[0, 1], [2]])
 total = torch.ones(2)
 dist.all_reduce(total, group=part)
@@ -82,6 +86,16 @@ elif rank == 0:
     dist.send(torch.full((3,), 4.0), 2)
 dist.barrier()
 print(dist.group.WORLD._get_backend(torch.device("cpu")).name())
+"""
+
+BROKEN = ON_HOSTS + """
+backend = dist.group.WORLD._get_backend(torch.device("cpu"))
+dist.all_reduce(torch.ones(4))
+before = backend.get_error().name
+try:
+    dist.all_reduce(torch.ones(4 + rank))
+except RuntimeError:
+    print(before, backend.get_error().name)
 """
 
 TWO_HOSTS = """
@@ -146,6 +160,14 @@ def test_ranks_of_two_hosts_form_a_group(ranks):
 def test_groups_are_split_and_receives_have_futures(ranks, monkeypatch, hosts):
     monkeypatch.setenv("HOSTS", hosts)
     assert ranks(SPLIT, count=3).finish() == [(0, "lockstep\n", "")] * 3
+
+
+@pytest.mark.skipif(not hasattr(Backend, "get_error"), reason="get_error() came to Python later")
+@pytest.mark.parametrize("hosts", ["a", "abc"])
+def test_a_group_tells_whether_it_is_of_use(ranks, monkeypatch, hosts):
+    monkeypatch.setenv("HOSTS", hosts)
+    for code, out, err in ranks(BROKEN, count=3).finish():
+        assert (code, out) == (0, "SUCCESS COMM_ERROR\n"), err
 
 
 def test_errors_are_exceptions_with_our_words(ranks):

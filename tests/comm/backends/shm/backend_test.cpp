@@ -211,5 +211,14 @@ TEST(ShmBackend, RanksOfDifferentHostsAreRefusedOnAllRanks) {
   }));
 }
 
+TEST(ShmBackend, GetErrorTellsWhetherTheGroupIsOfUse) {
+  on_ranks(2, [](Group& world) {
+    all_reduce(world, at::zeros({10}))->wait();
+    EXPECT_EQ(world.backend()->getError(), c10d::ErrorType::SUCCESS);
+    EXPECT_THROW(all_reduce(world, at::zeros({10 + world.rank()}))->wait(), PeerError);
+    EXPECT_EQ(world.backend()->getError(), c10d::ErrorType::COMM_ERROR);
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::comm
