@@ -88,7 +88,9 @@ void add_broad(Table& t) {
   const DistributedDataParallelOptions find{.find_unused_parameters = true};
 
   t.add_default("broad", {.model = "broad"}, on_broad);
-  t.add_default("broad_threads", {.model = "broad", .threads = 2}, on_broad);
+  // Activations larger than LibTorch's grain of 32,768 elements, so that all kinds of work are
+  // split.
+  t.add_default("broad_threads", {.model = "broad_convnet", .threads = 2}, training(broad_convnet));
   t.add_default("broad_small_cap", {.model = "broad", .options = {.bucket_cap_mb = 0.1}}, on_broad);
   t.add_default("broad_kept_gradients", {.model = "broad", .set_to_none = false}, on_broad);
   t.add_default("broad_accumulate", {.model = "broad", .steps = 5, .passes = 2}, on_broad);

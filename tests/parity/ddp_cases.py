@@ -124,7 +124,7 @@ CASES = {
     "local_buffers": Case(models.convnet, evaluate=True, options={"forward_sync_buffers": False}),
     # Gradients that lockstep allocates in their buckets, with its defaults.
     "broad": Case(models.broad, views=True),
-    "broad_threads": Case(models.broad, views=True, threads=2),
+    "broad_threads": Case(models.broad_convnet, views=True, threads=2),
     "broad_small_cap": Case(models.broad, views=True, options={"bucket_cap_mb": 0.1}),
     "broad_kept_gradients": Case(models.broad, views=True, set_to_none=False),
     "broad_accumulate": Case(models.broad, views=True, steps=5, passes=2),

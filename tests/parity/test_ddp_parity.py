@@ -9,11 +9,11 @@ from jobs import CPP, PYTHON, assert_same_on_all
 PLAIN = ["mlp", "convnet", "mixed", "frozen", "two_buckets"]
 PLAIN += ["broad", "broad_mixed", "broad_frozen", "broad_recomputed"]
 # Cases in which gradients are allocated in their buckets over shared memory, and the part of them that is still copied.
-IN_BUCKETS = ["broad", "broad_threads", "broad_static", "broad_shared", "broad_mixed", "broad_frozen", "broad_recomputed"]
+IN_BUCKETS = ["broad", "broad_static", "broad_shared", "broad_mixed", "broad_frozen", "broad_recomputed"]
 IN_BUCKETS = dict.fromkeys([*IN_BUCKETS, "broad_small_cap", "broad_ignored", "broad_two_forwards"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["hook_fp16_wrapper", "hook_static", "hook_power_sgd_broad", "hook_local_broad"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["join_broad", "join_active_broad", "join_bf16_broad"], 1 / 2)
-IN_BUCKETS |= dict.fromkeys(["broad_channels_last", "broad_evaluate"], 2 / 3)
+IN_BUCKETS |= dict.fromkeys(["broad_threads", "broad_channels_last", "broad_evaluate"], 2 / 3)
 
 
 def of_worlds(worlds):
