@@ -102,7 +102,7 @@ def test_one_of_several_hosts_whose_link_goes_down_is_named_by_the_others(hosts,
     gone = range(layout[0], layout[0] + layout[1])
     for number, rank in enumerate(ranks):
         seconds, reason = failure_of(rank)
-        assert seconds < 6
+        assert seconds < 5
         assert f"on rank {number} of {sum(layout)}" in reason
         if number not in gone:
             assert ADDRESSES[victim] in reason, reason
@@ -115,7 +115,7 @@ def test_a_killed_rank_of_several_hosts_ends_all(start, layout):
     ranks[-1].kill()
     for rank in ranks[:-1]:
         seconds, reason = failure_of(rank)
-        assert seconds < 6
+        assert seconds < 5
         assert re.search(rf"rank {len(ranks) - 1}\b|ranks [0-9, ]*{len(ranks) - 1}\b", reason), reason
 
 
