@@ -1,10 +1,14 @@
 #include "lockstep/comm/backends/hosts/call_check.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
 #include "lockstep/base/error.h"
+#include "lockstep/comm/backend_registry.h"
 #include "tests/comm/shm_ranks.h"
 
 namespace lockstep::comm {
@@ -51,6 +55,57 @@ TEST(CallCheck, DifferentKindsAreAnErrorThatShowsBoth) {
         },
         ThrowsMessage<PeerError>(AllOf(HasSubstr("calls broadcast"), HasSubstr("all_reduce"))));
     ::usleep(500000);
+  });
+}
+
+// Gloo as a lane has it, with a count of the gathers: a check is one, and a sum has no other.
+class CountedLane : public c10d::Backend {
+ public:
+  CountedLane(c10::intrusive_ptr<c10d::Backend> gloo, int& gathers)
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), gathers_(gathers) {}
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override {
+    ++gathers_;
+    return gloo_->_allgather_base(output, input, options);
+  }
+  c10::intrusive_ptr<c10d::Work> allreduce(Tensors& tensors,
+                                           const c10d::AllreduceOptions& options) override {
+    return gloo_->allreduce(tensors, options);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Backend> gloo_;
+  int& gathers_;
+};
+
+TEST(CallCheck, CoalescedTensorsPayItOnce) {
+  lockstep::testing::run_on_hosts({1, 1, 1}, [](Group& world) {
+    int gathers = 0;
+    auto registry = BackendRegistry::built_in();
+    registry.add("gloo", {c10::kCPU}, [&, gloo = registry.factory("gloo")](const auto& request) {
+      return c10::make_intrusive<CountedLane>(gloo(request), gathers);
+    });
+    register_lockstep(registry);
+    const auto backend = registry.make(
+        "lockstep", {.store = c10::make_intrusive<c10d::PrefixStore>("counted", world.store()),
+                     .rank = world.rank(),
+                     .size = world.size(),
+                     .timeout = std::chrono::seconds(60),
+                     .connect_timeout = std::chrono::seconds(60),
+                     .interfaces = {}});
+    // All in the payload of the check, some behind it, and several pieces of each.
+    for (const int size : {10, 5000, 1500000}) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{6}}) {
+        Tensors tensors;
+        for (std::size_t i = 0; i < count; ++i) {
+          tensors.push_back(at::full({size}, static_cast<float>(world.rank() + 1)));
+        }
+        gathers = 0;
+        backend->allreduce_coalesced(tensors, {})->wait();
+        EXPECT_EQ(gathers, 1) << count << " tensors of " << size;
+        EXPECT_EQ(tensors.back()[size - 1].item<float>(), 6);
+      }
+    }
   });
 }
 
