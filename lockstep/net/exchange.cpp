@@ -143,10 +143,7 @@ void Exchange::deliver(const MessagePointer& message, const Arrival& arrival) {
   const Frame& frame = arrival.frame;
   const bool is_right = message->data_.size() == frame.bytes;
   if (frame.kind == Kind::kOffer) {
-    if (is_right) {
-      taken_[{arrival.from, frame.id}] = message;
-    }
-    peers_.post(arrival.from, {.kind = is_right ? Kind::kTake : Kind::kRefuse, .id = frame.id});
+    take(message, arrival);
   }
   if (!is_right) {
     finish_(message, {.kind = Failure::Kind::kSize,
@@ -157,6 +154,34 @@ void Exchange::deliver(const MessagePointer& message, const Arrival& arrival) {
     std::copy(arrival.bytes.begin(), arrival.bytes.end(), message->data_.begin());
     finish_(message, {});
   }
+}
+
+// Or refuses it, if it is of another size. One that is coming was taken before; of another size, it
+// comes all the same, and is thrown away.
+void Exchange::take(const MessagePointer& message, const Arrival& offer) {
+  const std::pair number{offer.from, offer.frame.id};
+  const bool is_right = message->data_.size() == offer.frame.bytes;
+  if (offer.is_coming) {
+    Coming& coming = taken_.at(number);
+    if (is_right) {
+      std::copy(coming.kept.begin(), coming.kept.end(), message->data_.begin());
+      coming.message = message;
+    }
+    coming.kept = {};
+    return;
+  }
+  if (is_right) {
+    taken_[number] = {.message = message, .offer = offer.frame};
+  }
+  peers_.post(offer.from, {.kind = is_right ? Kind::kTake : Kind::kRefuse, .id = offer.frame.id});
+}
+
+// Null if nobody wants it.
+std::byte* Exchange::Coming::address() {
+  if (message) {
+    return message->is_done() ? nullptr : message->data_.data();
+  }
+  return kept.empty() ? nullptr : kept.data();
 }
 
 std::byte* Exchange::begin(int peer, const Frame& frame) {
@@ -170,10 +195,10 @@ std::byte* Exchange::begin(int peer, const Frame& frame) {
   }
   if (frame.kind == Kind::kPayload) {
     const auto found = taken_.find({peer, frame.id});
-    if (found == taken_.end() || found->second->data_.size() != frame.bytes) {
+    if (found == taken_.end() || found->second.offer.bytes != frame.bytes) {
       throw PeerError("it sent " + std::to_string(frame.bytes) + " bytes that nobody took");
     }
-    return found->second->is_done() ? nullptr : found->second->data_.data();
+    return found->second.address();
   }
   return nullptr;
 }
@@ -191,8 +216,13 @@ void Exchange::end(int peer, const Frame& frame) {
       answer(peer, frame);
       break;
     case Kind::kPayload:
-      if (const auto node = taken_.extract({peer, frame.id}); !node.empty()) {
-        finish_(node.mapped(), {});
+      if (auto node = taken_.extract({peer, frame.id}); !node.empty()) {
+        Coming& came = node.mapped();
+        if (came.message) {
+          finish_(came.message, {});
+        } else if (!came.kept.empty()) {
+          arrivals_.complete(peer, frame.id, std::move(came.kept));
+        }
       }
       break;
     case Kind::kWithdrawn:
@@ -245,10 +275,15 @@ void Exchange::answer(int peer, const Frame& frame) {
 // The sender had given it up.
 void Exchange::withdraw(int peer, const Frame& frame) {
   const auto node = taken_.extract({peer, frame.id});
-  if (node.empty() || node.mapped()->is_done()) {
+  if (node.empty()) {
     return;
   }
-  receive_again(node.mapped());
+  const MessagePointer& message = node.mapped().message;
+  if (!message) {
+    arrivals_.drop_offer(peer, frame.id);
+  } else if (!message->is_done()) {
+    receive_again(message);
+  }
 }
 
 void Exchange::receive_again(const MessagePointer& message) {

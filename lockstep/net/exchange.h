@@ -30,8 +30,8 @@ class Exchange {
   void ask(const MessagePointer& message);
   // What this rank answers to the others' questions. From any thread.
   void set_progress(std::uint64_t progress) { progress_ = progress; }
-  // It fails, if it is not done; what comes for it later is for the next, unless it is on its way.
-  // From then on its memory is neither read nor written.
+  // It fails, if it is not done; what comes for it, also what is under way, is for the next. From
+  // then on its memory is neither read nor written.
   void give_up(const MessagePointer& message, const Failure& failure);
   void give_up_all(const Failure& failure);
 
@@ -45,6 +45,14 @@ class Exchange {
   void say_goodbyes();
 
  private:
+  // A large message whose offer was taken.
+  struct Coming {
+    MessagePointer message;            // Who gets it; null where that was given up.
+    Frame offer = {};                  // Its size and tag.
+    std::vector<std::byte> kept = {};  // For the next, where it was given up; else nobody wants it.
+    [[nodiscard]] std::byte* address();
+  };
+
   [[nodiscard]] bool wants_to_read(int peer) const;
   [[nodiscard]] Failure why_nobody() const;
   void wait_for(const MessagePointer& message);
@@ -59,6 +67,8 @@ class Exchange {
   void take_back(const Message& message);
   void arrive(Arrival arrival);
   void deliver(const MessagePointer& message, const Arrival& arrival);
+  void take(const MessagePointer& message, const Arrival& offer);
+  void leave_to_next(const MessagePointer& message, const Failure& failure);
   void lose(int peer);
   // Fails the messages of a list for which the condition holds.
   template <class Condition>
@@ -73,7 +83,7 @@ class Exchange {
   std::atomic<std::uint64_t> progress_{0};
   Arrivals arrivals_;
   std::map<std::uint64_t, MessagePointer> offered_;
-  std::map<std::pair<int, std::uint64_t>, MessagePointer> taken_;
+  std::map<std::pair<int, std::uint64_t>, Coming> taken_;  // By source and the offer's number.
   std::uint64_t next_id_ = 1;
   bool is_leaving_ = false;
   std::vector<bool> said_bye_;

@@ -1,5 +1,6 @@
 // What becomes of messages when another rank ends or leaves, or this one does.
 #include <algorithm>
+#include <new>
 
 #include "lockstep/net/exchange.h"
 
@@ -46,8 +47,8 @@ void Exchange::lose(int peer) {
   std::vector<MessagePointer> taken;
   std::erase_if(taken_, [&](const auto& one) {
     const bool is_lost = one.first.first == peer;
-    if (is_lost) {
-      taken.push_back(one.second);
+    if (is_lost && one.second.message) {
+      taken.push_back(one.second.message);
     }
     return is_lost;
   });
@@ -68,11 +69,29 @@ void Exchange::give_up(const MessagePointer& message, const Failure& failure) {
   fail(sends_, failure, is_it);
   fail(receives_, failure, is_it);
   std::erase_if(offered_, [&](const auto& one) { return one.second == message; });
-  const bool is_coming = std::any_of(taken_.begin(), taken_.end(),
-                                     [&](const auto& one) { return one.second == message; });
-  if (is_coming) {
-    finish_(message, failure);  // It comes all the same, and is thrown away.
+  leave_to_next(message, failure);
+}
+
+// If its message is under way: what is here of it, and the rest when it comes.
+void Exchange::leave_to_next(const MessagePointer& message, const Failure& failure) {
+  const auto found = std::find_if(taken_.begin(), taken_.end(),
+                                  [&](const auto& one) { return one.second.message == message; });
+  if (found == taken_.end() || message->is_done()) {
+    return;
   }
+  auto& [number, coming] = *found;
+  try {
+    coming.kept.assign(message->data_.begin(), message->data_.end());
+  } catch (const std::bad_alloc&) {  // It comes all the same, and is thrown away.
+    Failure lost = failure;
+    lost.words += "; its message is lost: it was under way, and there is no memory to keep it";
+    finish_(message, lost);
+    return;
+  }
+  coming.message = nullptr;
+  message->from_ = -1;
+  finish_(message, failure);
+  arrive({.from = number.first, .frame = coming.offer, .bytes = {}, .is_coming = true});
 }
 
 void Exchange::give_up_all(const Failure& failure) {
@@ -81,8 +100,10 @@ void Exchange::give_up_all(const Failure& failure) {
   fail(sends_, failure, any);
   fail(receives_, failure, any);
   fail(questions_, failure, any);
-  for (const auto& [key, message] : taken_) {
-    finish_(message, failure);
+  for (const auto& [number, coming] : taken_) {
+    if (coming.message) {
+      finish_(coming.message, failure);
+    }
   }
   taken_.clear();
   offered_.clear();
@@ -94,8 +115,10 @@ void Exchange::leave(const Failure& failure) {
   const auto any = [](const Message&) { return true; };
   fail(receives_, failure, any);
   fail(questions_, failure, any);
-  for (const auto& [key, message] : taken_) {
-    finish_(message, failure);  // It may come all the same, and is thrown away.
+  for (const auto& [number, coming] : taken_) {
+    if (coming.message) {
+      finish_(coming.message, failure);  // It may come all the same, and is thrown away.
+    }
   }
   peers_.leave();
 }

@@ -74,6 +74,11 @@ MessagePointer Mailbox::receive(int from, std::uint64_t tag, std::span<std::byte
   return post(std::move(message));
 }
 
+void Mailbox::give_up(const MessagePointer& message, const std::string& words) {
+  require_owner();
+  network_->give_up(message, words);
+}
+
 MessagePointer Mailbox::ask(int peer) {
   require_owner();
   auto message = std::make_shared<Message>();

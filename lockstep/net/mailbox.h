@@ -47,6 +47,11 @@ class Mailbox {
   MessagePointer receive(int from, std::uint64_t tag, std::span<std::byte> data,
                          std::shared_ptr<const void> owner);
 
+  // Its time is over: if it is not done, it fails with these words. Of a receive, the message is
+  // for the next one, also if it is under way. Returns when it is done, within moments: perhaps it
+  // came just now.
+  void give_up(const MessagePointer& message, const std::string& words);
+
   // How far another rank is: what it gave to set_progress(), 0 before that. Its network thread
   // answers by itself, whatever else the rank does, so one that does not answer soon is stopped or
   // cannot be reached.
@@ -56,7 +61,7 @@ class Mailbox {
   // False at the deadline, and it goes on.
   bool wait_until(const Message& message, Deadline deadline);
   // Calls `tell` once when it is done, in a thread for that alone: it may wait for other messages,
-  // but not for another `tell`. What it throws is lost. At the deadline the message fails.
+  // but not for another `tell`. What it throws is lost. At the deadline it is given up.
   void when_done(MessagePointer message, Deadline deadline, std::function<void()> tell);
 
   // Ends all connections; whoever waits here gets an error with this reason, and peers one that

@@ -59,6 +59,11 @@ void NetworkThread::post(MessagePointer message) {
   enqueue({.what = Order::What::kPost, .message = std::move(message)});
 }
 
+void NetworkThread::give_up(const MessagePointer& message, const std::string& words) {
+  enqueue({.what = Order::What::kGiveUp, .message = message, .reason = words});
+  (void)wait_until(*message, Deadline::in(kEndWithin));
+}
+
 void NetworkThread::when_done(MessagePointer message, Deadline deadline,
                               std::function<void()> tell) {
   callbacks_.start();  // Here: in the network's thread there is nobody to tell if it cannot be.
@@ -135,6 +140,9 @@ void NetworkThread::obey(Order& order) {
       } else {
         exchange_.receive(order.message);
       }
+      break;
+    case Order::What::kGiveUp:
+      exchange_.give_up(order.message, {.kind = Failure::Kind::kLate, .words = order.reason});
       break;
     case Order::What::kTell:
       if (order.message->is_done()) {

@@ -29,6 +29,7 @@ class NetworkThread {
   NetworkThread& operator=(const NetworkThread&) = delete;
 
   void post(MessagePointer message);
+  void give_up(const MessagePointer& message, const std::string& words);
   void set_progress(std::uint64_t progress) { exchange_.set_progress(progress); }
   bool wait_until(const Message& message, Deadline deadline);
   void when_done(MessagePointer message, Deadline deadline, std::function<void()> tell);
@@ -40,7 +41,7 @@ class NetworkThread {
 
  private:
   struct Order {
-    enum class What { kPost, kTell, kClose, kStop };
+    enum class What { kPost, kGiveUp, kTell, kClose, kStop };
     What what;
     MessagePointer message = nullptr;
     Deadline deadline = Deadline::in({});

@@ -52,5 +52,39 @@ TEST(Arrivals, OffersOfARankThatIsGoneAreDroppedAndMessagesKept) {
   EXPECT_EQ(arrivals.take(kAnySource, 7)->frame.bytes, 8U);
 }
 
+Arrival coming(int from, std::uint64_t id) {
+  return {from, {.kind = Kind::kOffer, .tag = 7, .bytes = 100, .id = id}, {}, true};
+}
+
+TEST(Arrivals, WhatIsComingIsBeforeWhatItsRankSentLater) {
+  Arrivals arrivals;
+  arrivals.add({1, {.kind = Kind::kOffer, .tag = 7, .bytes = 5, .id = 4}});
+  arrivals.add({2, {.kind = Kind::kOffer, .tag = 7, .bytes = 5, .id = 1}});
+  arrivals.add(coming(1, 2));
+  arrivals.add(coming(1, 3));
+  arrivals.add(coming(1, 1));
+  for (const std::uint64_t id : {1, 2, 3, 4}) {
+    EXPECT_EQ(arrivals.take(1, 7)->frame.id, id);
+  }
+}
+
+TEST(Arrivals, WhatWasComingIsAMessageWhenItIsHere) {
+  Arrivals arrivals;
+  arrivals.add(coming(1, 2));
+  arrivals.add(coming(1, 3));
+  EXPECT_LT(arrivals.bytes_from(1), 300U);
+  arrivals.complete(1, 2, std::vector<std::byte>(1000));
+  arrivals.complete(1, 9, std::vector<std::byte>(1000));
+  EXPECT_GT(arrivals.bytes_from(1), 1000U);
+  EXPECT_LT(arrivals.bytes_from(1), 1500U) << "one that nobody waits for is dropped";
+  arrivals.drop_offer(1, 2);
+  arrivals.drop_offer(1, 3);
+  const auto message = arrivals.take(1, 7);
+  ASSERT_TRUE(message);
+  EXPECT_EQ(message->frame.kind, Kind::kMessage);
+  EXPECT_EQ(message->bytes.size(), 1000U);
+  EXPECT_EQ(arrivals.bytes_from(1), 0U);
+}
+
 }  // namespace
 }  // namespace lockstep::net

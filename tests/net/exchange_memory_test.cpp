@@ -40,6 +40,7 @@ TEST(ExchangeMemory, AReceiveThatFailedIsNotWritten) {
     EXPECT_EQ(Receive(group.box, 1, 8).wait(), Ints{1}) << "what comes behind it is read";
     EXPECT_EQ(receive.values->back(), 0) << is_begun;
     EXPECT_EQ(receive.values->at(1), 0) << is_begun;
+    EXPECT_EQ(Receive(group.box, 1, 7, kCount).wait(), ones) << "it was left to the next";
   }
 }
 

@@ -31,11 +31,35 @@ bool MessageWork::wait(std::chrono::milliseconds timeout) {
   links_->throw_if_fork(call.name);
   try {
     links_->await(*message_, Deadline::in(timeout == kNoTimeout ? call.timeout : timeout));
+  } catch (const PeerError& error) {
+    if (message_->is_send() || error.cause() != PeerError::Cause::kLate) {
+      fail(*links_, *message_, call, std::current_exception());
+    }
+    links_->mailbox().give_up(message_, error.what());
+    if (!message_->is_done()) {
+      links_->fail_or_leave(call.name, std::current_exception());
+    }
+    if (const auto failure = message_->error()) {
+      fail(*links_, *message_, call, failure);
+    }  // Else it came just now.
   } catch (const std::exception&) {
-    links_->fail_or_leave(call.name, std::current_exception());
+    fail(*links_, *message_, call, std::current_exception());
   }
   arrival_->put_in_place();
   return true;
+}
+
+void MessageWork::fail(HostLinks& links, const net::Message& message, const Call& call,
+                       const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const PeerError& late) {
+    if (!message.is_send() && late.cause() == PeerError::Cause::kLate) {
+      throw late.during(call.name);
+    }
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see below.
+  }
+  links.fail_or_leave(call.name, error);
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> MessageWork::getFuture() {
@@ -51,7 +75,7 @@ c10::intrusive_ptr<c10::ivalue::Future> MessageWork::getFuture() {
       [links = links_.get(), message = message_, arrival = arrival_, future = future_] {
         try {
           if (message->error()) {
-            links->fail_or_leave(arrival->call.name, message->error());
+            fail(*links, *message, arrival->call, message->error());
           }
           arrival->put_in_place();
         } catch (const std::exception&) {

@@ -10,10 +10,11 @@
 
 namespace lockstep::comm {
 
-// A wait that fails ends the group on all ranks, also one whose own timeout is over. All throw
-// PeerError that begins with the name of the call; in a fork of the process that started it,
-// UsageError. Its future is completed by the group's callback thread, not by its network thread,
-// and does not keep the group.
+// A receive whose time is over, in a wait or in its future, is complete and stays failed: the
+// message, should it come, is for the next receive, and the group goes on. Any other wait that
+// fails ends the group on all ranks. All throw PeerError that begins with the name of the call; in
+// a fork of the process that started it, UsageError. Its future is completed by the group's
+// callback thread, not by its network thread, and does not keep the group.
 class MessageWork : public c10d::Work {
  public:
   struct Call {
@@ -35,6 +36,10 @@ class MessageWork : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
 
  private:
+  // Throws what became of it; ends the group, unless it is a receive that is only late.
+  [[noreturn]] static void fail(HostLinks& links, const net::Message& message, const Call& call,
+                                const std::exception_ptr& error);
+
   // What the callback thread needs, too.
   struct Arrival {
     explicit Arrival(Call the_call) : call(std::move(the_call)) {}
