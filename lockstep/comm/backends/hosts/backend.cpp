@@ -129,7 +129,7 @@ WorkPointer HostsBackend::enqueue(Call call, Run run) {
           run(links->collectives(), Deadline::in(limit));
         } catch (const std::exception&) {
           links->cut_if_left();
-          links->fail_or_leave(name, std::current_exception());
+          links->fail_or_leave(name, std::current_exception(), HostLinks::During::kCollective);
         }
         if (event) {
           event->end();

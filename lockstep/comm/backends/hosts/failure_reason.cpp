@@ -75,7 +75,10 @@ PeerError reason_of(const std::exception& error, const HostMap& map, const Witne
         seen);
   }
   if (const auto* inside = dynamic_cast<const PeerError*>(&error)) {
-    return *inside;  // From inside the host; it names the rank.
+    // From inside the host; it names the rank. That may itself wait for a host that is late.
+    return witness.late.empty()
+               ? *inside
+               : PeerError(late_words(map, witness.late) + seen, PeerError::Cause::kLate);
   }
   const Fault fault = fault_of(error);
   if (silent.empty() && fault == Fault::kHere) {

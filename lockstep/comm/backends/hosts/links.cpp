@@ -1,6 +1,5 @@
 #include "lockstep/comm/backends/hosts/links.h"
 
-#include <set>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
@@ -16,7 +15,7 @@ namespace {
 constexpr std::chrono::milliseconds kLetOthersSpeak{300};
 // One that waited in vain knows more than those to whom Gloo then closes its connections, so it
 // speaks before them: it asks the hosts no longer than this which of them has not begun.
-constexpr std::chrono::milliseconds kAsk{200};
+constexpr std::chrono::milliseconds kAsk{250};
 constexpr std::chrono::milliseconds kGlooNotices{1000};
 
 // A rank may be done with a collective, and leave, before the others are: what it sent arrives
@@ -154,7 +153,8 @@ void HostLinks::await(const net::Message& message, Deadline deadline) {
   comm::await(mailbox_, message, map_, [this] { return reason_.is_given(); }, deadline);
 }
 
-void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr& error) {
+void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr& error,
+                              During during) {
   try {
     std::rethrow_exception(error);
   } catch (const UsageError&) {
@@ -163,7 +163,7 @@ void HostLinks::fail_or_leave(const std::string& what, const std::exception_ptr&
     if (is_leaving_) {
       throw PeerError(what + ": " + words_of(words));
     }
-    fail(what, words);
+    fail(what, words, during);
   }
 }
 
@@ -175,30 +175,26 @@ void HostLinks::cut_if_left() {
   connections_.cut();
 }
 
-// The hosts of those ranks that have not begun the collective that this rank is in. If there is
-// none, of those that do not answer: they may be stopped.
-std::vector<int> HostLinks::late_among(const std::vector<int>& ranks, Deadline deadline) {
+HostLinks::Asked HostLinks::ask_ranks(const std::vector<int>& ranks, Deadline deadline) {
   std::vector<net::MessagePointer> questions;
   for (const int rank : ranks) {
     questions.push_back(mailbox_.ask(rank));
   }
-  std::set<int> late;
-  std::set<int> mute;
+  Asked asked;
   for (const auto& question : questions) {
     const int host = map_.host_of(question->peer());
     if (!mailbox_.wait_until(*question, deadline) || question->error()) {
-      mute.insert(host);
+      asked.mute.insert(host);
     } else if (question->answer() < begun_) {
-      late.insert(host);
+      asked.late.insert(host);
     }
   }
-  const auto& found = late.empty() ? mute : late;
-  return {found.begin(), found.end()};
+  return asked;
 }
 
 // First one rank of each host, with which this one shares a lane; it may itself wait for a rank of
 // its host.
-std::vector<int> HostLinks::late_hosts() {
+HostLinks::Asked HostLinks::ask_hosts() {
   const auto deadline = Deadline::in(kAsk);
   std::vector<int> of_lane;
   std::vector<int> others;
@@ -209,11 +205,11 @@ std::vector<int> HostLinks::late_hosts() {
       }
     }
   }
-  const auto late = late_among(of_lane, deadline);
-  return late.empty() ? late_among(others, deadline) : late;
+  const auto asked = ask_ranks(of_lane, deadline);
+  return asked.late.empty() && asked.mute.empty() ? ask_ranks(others, deadline) : asked;
 }
 
-void HostLinks::fail(const std::string& what, const std::exception& error) {
+void HostLinks::fail(const std::string& what, const std::exception& error, During during) {
   throw_if_fork(what);
   if (dynamic_cast<const UsageError*>(&error) != nullptr) {
     throw UsageError(error.what());
@@ -222,13 +218,23 @@ void HostLinks::fail(const std::string& what, const std::exception& error) {
     throw UsageError(what + ": " + words_of(error));
   }
   throw_if_broken(what);
-  const bool is_lost_connection = dynamic_cast<const PeerError*>(&error) == nullptr ||
-                                  dynamic_cast<const net::RankGone*>(&error) != nullptr;
+  const auto* known = dynamic_cast<const PeerError*>(&error);
+  const bool is_lost_connection =
+      known == nullptr || dynamic_cast<const net::RankGone*>(&error) != nullptr;
+  const bool is_late = known != nullptr ? known->cause() == PeerError::Cause::kLate
+                                        : fault_of(error) == Fault::kLate;
   Witness witness{.rank = rank_};
-  if (is_lost_connection && fault_of(error) == Fault::kLate) {
+  if (is_late && during == During::kCollective) {
     const auto others_spoke = Deadline::in(kAsk);
-    witness.late = late_hosts();
-    std::this_thread::sleep_until(others_spoke.at());
+    const auto asked = ask_hosts();
+    witness.late.assign(asked.late.begin(), asked.late.end());
+    if (is_lost_connection) {  // Else a rank of this host is late, or waits for another host
+                               // itself.
+      if (witness.late.empty()) {
+        witness.late.assign(asked.mute.begin(), asked.mute.end());
+      }
+      std::this_thread::sleep_until(others_spoke.at());
+    }
   } else if (is_lost_connection) {
     std::this_thread::sleep_for(kLetOthersSpeak);
   }

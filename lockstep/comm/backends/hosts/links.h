@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -44,11 +45,15 @@ class HostLinks {
   // when the group has ended.
   void await(const net::Message& message, Deadline deadline);
 
+  enum class During { kMessage, kCollective };
   // Ends the group on all ranks after an error, as far as they can be reached; the first rank's
-  // reason becomes everybody's. Throws PeerError with it; UsageError passes.
-  [[noreturn]] void fail(const std::string& what, const std::exception& error);
+  // reason becomes everybody's. Throws PeerError with it; UsageError passes. Asks the other hosts
+  // which of them a late collective waits for.
+  [[noreturn]] void fail(const std::string& what, const std::exception& error,
+                         During during = During::kMessage);
   // The same, but what fails because this rank leaves is no error of the group.
-  [[noreturn]] void fail_or_leave(const std::string& what, const std::exception_ptr& error);
+  [[noreturn]] void fail_or_leave(const std::string& what, const std::exception_ptr& error,
+                                  During during = During::kMessage);
   // A collective failed. If that is because this rank leaves, nobody will end what it began on the
   // lane, so the lane is cut: Gloo's destructor would wait for it.
   void cut_if_left();
@@ -70,8 +75,12 @@ class HostLinks {
   void exchange_places(const std::vector<int>& ports, int size, Deadline deadline);
   [[nodiscard]] bool has_ended() const;
   // In a collective whose time is over.
-  [[nodiscard]] std::vector<int> late_hosts();
-  [[nodiscard]] std::vector<int> late_among(const std::vector<int>& ranks, Deadline deadline);
+  struct Asked {
+    std::set<int> late;  // Hosts with a rank that has not begun it.
+    std::set<int> mute;  // Hosts with a rank that does not answer: it may be stopped.
+  };
+  [[nodiscard]] Asked ask_hosts();
+  [[nodiscard]] Asked ask_ranks(const std::vector<int>& ranks, Deadline deadline);
   [[nodiscard]] PeerError has_left() const;
   // Breaks the group here, unless it is broken; returns why it is.
   PeerError break_once(const PeerError& reason);

@@ -73,6 +73,9 @@ TEST(FailureReason, WhatSharedMemorySaysStandsAsItIs) {
   const auto late = reason_for(PeerError("rank 1 is late", PeerError::Cause::kLate));
   EXPECT_STREQ(late.what(), "rank 1 is late");
   EXPECT_EQ(late.cause(), PeerError::Cause::kLate);
+  EXPECT_THAT(reason_for(late, {.late = {2}}).what(),
+              StartsWith("host 'c' (10.0.0.3; rank 2) has not arrived in time (rank 0 saw: rank 1"))
+      << "which waits for that itself";
 }
 
 TEST(FailureReason, ARankThatLeftIsNotTakenForOneThatDied) {
