@@ -129,7 +129,7 @@ TEST(MpiBackend, ErrorsNameTheUsersCollectiveByOneNumber) {
           return;
         }
         const std::string own = " #5 on rank " + std::to_string(world.rank()) + " of 3";
-        EXPECT_THAT([&] { world.broadcast(tensor, 9); },
+        EXPECT_THAT([&] { world.broadcast(tensor, 9).wait(); },
                     ThrowsMessage<UsageError>(StartsWith("broadcast" + own)));
         EXPECT_THAT(
             [&] { world.all_reduce(tensor, {.timeout = std::chrono::milliseconds(300)}).wait(); },
@@ -139,12 +139,15 @@ TEST(MpiBackend, ErrorsNameTheUsersCollectiveByOneNumber) {
       "mpi");
 }
 
-// A backend of its own, so that the fork destroys the last pointer to it, and its communicator.
+// Backends of their own, so that the fork destroys the last pointer to them. What is under way
+// keeps a communicator, so there is one with nothing under way.
 TEST(MpiBackend, AForkIsRefusedAndDestroysNothingOfItsParents) {
   on_two_mpi_ranks([](Group& world) {
     const int other = 1 - world.rank();
     const auto store = c10::make_intrusive<c10d::PrefixStore>("forks", world.store());
     auto backend = make_backend(store, world.rank(), 2, {.name = "mpi"});
+    auto idle = make_backend(c10::make_intrusive<c10d::PrefixStore>("idle", world.store()),
+                             world.rank(), 2, {.name = "mpi"});
     Tensors sum{at::full({3}, 1.0F)};
     Tensors message{at::full({3}, 0.0F)};
     auto finished = backend->allreduce(sum);
@@ -164,6 +167,7 @@ TEST(MpiBackend, AForkIsRefusedAndDestroysNothingOfItsParents) {
       finished.reset();
       pending.reset();
       backend.reset();
+      idle.reset();
       return refused && has_result;
     });
     Tensors given{at::full({3}, 7.0F)};
@@ -172,6 +176,8 @@ TEST(MpiBackend, AForkIsRefusedAndDestroysNothingOfItsParents) {
     EXPECT_EQ(message[0].sum().item<float>(), 21);
     backend->allreduce(sum)->wait();
     EXPECT_EQ(sum[0].sum().item<float>(), 12);
+    idle->allreduce(sum)->wait();
+    EXPECT_EQ(sum[0].sum().item<float>(), 24);
   });
 }
 
