@@ -272,30 +272,6 @@ void Exchange::answer(int peer, const Frame& frame) {
               message->data_, [this, message] { was_sent(message); });
 }
 
-// The sender had given it up.
-void Exchange::withdraw(int peer, const Frame& frame) {
-  const auto node = taken_.extract({peer, frame.id});
-  if (node.empty()) {
-    return;
-  }
-  const MessagePointer& message = node.mapped().message;
-  if (!message) {
-    arrivals_.drop_offer(peer, frame.id);
-  } else if (!message->is_done()) {
-    receive_again(message);
-  }
-}
-
-void Exchange::receive_again(const MessagePointer& message) {
-  message->from_ = -1;
-  if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
-    deliver(message, *arrival);
-  } else {
-    receives_.push_front(message);
-    wait_for(message);  // The ranks that it could come from may be gone by now.
-  }
-}
-
 void Exchange::was_sent(const MessagePointer& message) {
   const auto found = std::find(sends_.begin(), sends_.end(), message);
   if (found != sends_.end()) {

@@ -1,4 +1,4 @@
-// What becomes of messages when another rank ends or leaves, or this one does.
+// What becomes of messages that are given up, and when another rank ends or leaves, or this one.
 #include <algorithm>
 #include <new>
 
@@ -92,6 +92,30 @@ void Exchange::leave_to_next(const MessagePointer& message, const Failure& failu
   message->from_ = -1;
   finish_(message, failure);
   arrive({.from = number.first, .frame = coming.offer, .bytes = {}, .is_coming = true});
+}
+
+// The sender had given it up.
+void Exchange::withdraw(int peer, const Frame& frame) {
+  const auto node = taken_.extract({peer, frame.id});
+  if (node.empty()) {
+    return;
+  }
+  const MessagePointer& message = node.mapped().message;
+  if (!message) {
+    arrivals_.drop_offer(peer, frame.id);
+  } else if (!message->is_done()) {
+    receive_again(message);
+  }
+}
+
+void Exchange::receive_again(const MessagePointer& message) {
+  message->from_ = -1;
+  if (const auto arrival = arrivals_.take(message->peer_, message->tag_)) {
+    deliver(message, *arrival);
+  } else {
+    receives_.push_front(message);
+    wait_for(message);  // The ranks that it could come from may be gone by now.
+  }
 }
 
 void Exchange::give_up_all(const Failure& failure) {
