@@ -17,7 +17,7 @@ inline void in_a_fork(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    ::alarm(20);  // A child that hangs is killed, and seen.
+    ::alarm(60);  // A child that hangs is killed, and seen.
     ::_exit(body() ? 0 : 1);
   }
   int status = 0;
