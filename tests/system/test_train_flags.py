@@ -31,8 +31,8 @@ def plain(shared):
 
 @pytest.mark.parametrize("flags", [
     ["--seed", 1], ["--lr", 0.1], ["--lr-base", 1], ["--momentum", 0.5], ["--weight-decay", 0.5], ["--opt", "nesterov"],
-    ["--opt", "adam"], ["--opt", "adamw"], ["--sched", "constant"], ["--sched", "step", "--decay-epochs", 0.2],
-    ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
+    ["--opt", "adam"], ["--opt", "adamw"], ["--sched", "constant"], ["--sched", "linear"],
+    ["--sched", "step", "--decay-epochs", 0.2], ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
     ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9],
     ["--amp", "bf16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
     ["--global-batch-size", 16], ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
@@ -196,6 +196,7 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
     (["--dist-url", "tcp://127.0.0.1:1", "--rank", 0, "--world-size", 1, "--master-port", 2], "leave --master-port out"),
     (["--timeout", 0], "--timeout is 0"),
     (["--momentum", 2], "HINT: --momentum 1"),
+    (["--sched", "multistep"], "HINT: --decay-milestones 1,2"),
     (["--backend", "gluu"], "gloo"),
     (["--eval-only", "--output", "nowhere"], "--init-weights PATH"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")

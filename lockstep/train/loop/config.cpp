@@ -83,7 +83,7 @@ void require_sensible_batches(const TrainConfig& config) {
 
 void require_sensible_optimizer(const TrainConfig& config) {
   require_one_of("--opt", config.opt, {"sgd", "nesterov", "adam", "adamw"});
-  require_one_of("--sched", config.sched, {"cosine", "step", "multistep", "constant"});
+  require_one_of("--sched", config.sched, {"cosine", "linear", "step", "multistep", "constant"});
   require_one_of("--clip-mode", config.clip_mode, {"norm", "value"});
   require_one_of("--nonfinite", config.nonfinite, {"abort", "skip", "ignore"});
   require_one_of("--tf32", config.tf32, {"off", "conv", "on"});
@@ -99,6 +99,13 @@ void require_sensible_optimizer(const TrainConfig& config) {
   require_at_least("--clip-grad", config.clip_grad, 0);
   if (!(config.decay_epochs > 0)) {
     refuse("--decay-epochs", text_of(config.decay_epochs), "more than 0", "30");
+  }
+  if (config.sched == "multistep" && config.decay_milestones.empty()) {
+    const int third = std::max(1, config.epochs / 3);
+    throw UsageError(
+        "--sched multistep has no milestones, so the learning rate would never fall; expected the "
+        "epochs after which it does; HINT: --decay-milestones " +
+        std::to_string(third) + "," + std::to_string(2 * third) + ", or --sched constant");
   }
   if (config.lr > 0 && config.lr_base > 0) {
     throw UsageError(

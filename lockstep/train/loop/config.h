@@ -30,10 +30,11 @@ struct TrainConfig {
   std::int64_t lr_base_size = 256;
   double momentum = 0.9;
   double weight_decay = 1e-4;
-  std::string sched = "cosine";  // cosine, step, multistep, constant. It steps after each update.
+  // cosine, linear, step, multistep, constant. It steps after each update.
+  std::string sched = "cosine";
   double warmup_epochs = 0;
   double warmup_lr = 1e-5;                     // Where the warm-up begins.
-  double min_lr = 0;                           // Where cosine ends.
+  double min_lr = 0;                           // Where cosine and linear end.
   double decay_epochs = 30;                    // For step.
   std::vector<std::int64_t> decay_milestones;  // For multistep, in epochs.
   double decay_rate = 0.1;                     // For step and multistep.

@@ -60,12 +60,13 @@ void visit_options(Config& config, const Visit& visit) {
   add("--lr-base-size", config.lr_base_size, kNumbers, "");
   add("--momentum", config.momentum, kNumbers, "");
   add("--weight-decay,--wd", config.weight_decay, kNumbers, "");
-  add("--sched,--lr-scheduler", config.sched, kNumbers, "cosine, step, multistep or constant");
+  add("--sched,--lr-scheduler", config.sched, kNumbers,
+      "cosine, linear, step, multistep or constant");
   add("--warmup-epochs,--lr-warmup-epochs", config.warmup_epochs, kNumbers, "");
   add("--warmup-lr", config.warmup_lr, kNumbers, "where the warm-up begins");
-  add("--min-lr,--lr-min", config.min_lr, kNumbers, "where cosine ends");
+  add("--min-lr,--lr-min", config.min_lr, kNumbers, "where cosine and linear end");
   add("--decay-epochs,--lr-step-size", config.decay_epochs, kNumbers, "of step");
-  add("--decay-milestones", config.decay_milestones, kNumbers, "of multistep, in epochs");
+  add("--decay-milestones", config.decay_milestones, kNumbers, "of multistep: after these epochs");
   add("--decay-rate,--dr,--lr-gamma", config.decay_rate, kNumbers, "of step and multistep");
   add("--clip-grad,--clip-grad-norm", config.clip_grad, kNumbers, "0: gradients are not clipped");
   add("--clip-mode", config.clip_mode, kNumbers, "norm or value");

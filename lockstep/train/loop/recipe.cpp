@@ -15,6 +15,20 @@ std::int64_t in_steps(double epochs, std::int64_t steps_per_epoch) {
   return std::llround(epochs * static_cast<double>(steps_per_epoch));
 }
 
+std::shared_ptr<optim::FormulaLR> linear_to_end(const TrainConfig& config,
+                                                optim::Optimizer& optimizer, std::int64_t steps) {
+  const double lr = optimizer.initial_lr(0);
+  if (config.min_lr > lr) {
+    throw UsageError("--min-lr is " + std::to_string(config.min_lr) +
+                     ", expected at most the learning rate of " + std::to_string(lr) +
+                     ", because --sched linear falls; HINT: leave --min-lr out");
+  }
+  return std::make_shared<optim::LinearLR>(
+      optimizer, optim::LinearLROptions{.start_factor = 1,
+                                        .end_factor = lr > 0 ? config.min_lr / lr : 1,
+                                        .total_iters = std::max<std::int64_t>(1, steps)});
+}
+
 // `steps` from the warm-up's end to the end of training.
 std::shared_ptr<optim::FormulaLR> main_schedule(const TrainConfig& config,
                                                 optim::Optimizer& optimizer,
@@ -23,6 +37,9 @@ std::shared_ptr<optim::FormulaLR> main_schedule(const TrainConfig& config,
     return std::make_shared<optim::CosineAnnealingLR>(
         optimizer,
         optim::CosineAnnealingLROptions{std::max<std::int64_t>(1, steps), config.min_lr});
+  }
+  if (config.sched == "linear") {
+    return linear_to_end(config, optimizer, steps);
   }
   if (config.sched == "step") {
     const auto size = std::max<std::int64_t>(1, in_steps(config.decay_epochs, steps_per_epoch));
@@ -41,7 +58,7 @@ std::shared_ptr<optim::FormulaLR> main_schedule(const TrainConfig& config,
                                                 optim::MultiStepLROptions{{}, config.decay_rate});
   }
   throw UsageError("make_scheduler: sched is '" + config.sched +
-                   "', expected cosine, step, multistep or constant");
+                   "', expected cosine, linear, step, multistep or constant");
 }
 
 }  // namespace

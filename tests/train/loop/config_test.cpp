@@ -57,6 +57,11 @@ TEST(TrainConfig, WrongValuesNameTheFlag) {
   EXPECT_EQ(text({}), "");
   EXPECT_THAT(text({.batch_size = 0}), HasSubstr("--batch-size is 0, expected"));
   EXPECT_THAT(text({.opt = "sdg"}), HasSubstr("--opt is 'sdg', expected one of sgd"));
+  EXPECT_THAT(text({.sched = "cosin"}), HasSubstr("one of cosine, linear, step, multistep"));
+  EXPECT_THAT(text({.epochs = 9, .sched = "multistep"}),
+              HasSubstr("has no milestones, so the learning rate would never fall; expected the "
+                        "epochs after which it does; HINT: --decay-milestones 3,6"));
+  EXPECT_EQ(text({.sched = "multistep", .decay_milestones = {2}}), "");
   EXPECT_THAT(text({.lr = 1, .lr_base = 1}), HasSubstr("--lr and --lr-base"));
   EXPECT_THAT(text({.smoothing = 2}), HasSubstr("--smoothing is 2"));
   EXPECT_THAT(text({.amp = "fp8"}), HasSubstr("--amp is 'fp8'"));

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
 
@@ -58,6 +58,18 @@ TEST(Recipe, SchedulesAreInStepsOfEpochs) {
   EXPECT_EQ(cosine[0], 1);
   EXPECT_NEAR(cosine[2], 0.55, 1e-12);
   EXPECT_NEAR(cosine[4], 0.1, 1e-12);
+}
+
+TEST(Recipe, LinearFallsFromTheWarmupsEndToTheRunsEnd) {
+  const auto near = [](double rate) { return testing::DoubleNear(rate, 1e-12); };
+  EXPECT_THAT(rates({.epochs = 2, .sched = "linear"}, 5),
+              testing::ElementsAre(near(1), near(0.75), near(0.5), near(0.25), near(0)));
+  EXPECT_THAT(
+      rates({.epochs = 2, .sched = "linear", .warmup_epochs = 1, .warmup_lr = 0.5, .min_lr = 0.2},
+            5),
+      testing::ElementsAre(near(0.5), near(0.75), near(1), near(0.6), near(0.2)));
+  EXPECT_THAT([] { rates({.epochs = 2, .sched = "linear", .min_lr = 2}, 1); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--min-lr is 2")));
 }
 
 TEST(Recipe, AnUnknownScheduleIsNotConstant) {
