@@ -28,7 +28,10 @@ class Adam : public Optimizer {
   explicit Adam(std::vector<at::Tensor> params, const AdamOptions& options = {});
   explicit Adam(const std::vector<ParamGroup<AdamOptions>>& groups);
 
-  [[nodiscard]] double lr(std::size_t group = 0) const override { return options_.at(group).lr; }
+  [[nodiscard]] double lr(std::size_t group = 0) const override {
+    require_group("lr", group);
+    return options_[group].lr;
+  }
 
  protected:
   // Decoupled: the weights decay by themselves (AdamW), not through the gradient.
@@ -37,7 +40,7 @@ class Adam : public Optimizer {
  private:
   [[nodiscard]] OptionValues options_of(std::size_t group) const override;
   void set_options(std::size_t group, const OptionValues& values) override;
-  void set_lr_option(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  void set_lr_option(std::size_t group, double lr) override { options_[group].lr = lr; }
   [[nodiscard]] std::vector<std::string> state_names(const OptionValues& values) const override;
   void require_sensible(const AdamOptions& options) const;
   void make_state(std::size_t index, const at::Tensor& param, bool amsgrad, bool fused);

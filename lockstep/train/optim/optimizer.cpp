@@ -50,6 +50,16 @@ void Optimizer::fail(const std::string& what) const {
   throw UsageError(std::string("optim::") + name_ + ": " + what);
 }
 
+void Optimizer::require_group(const char* operation, std::size_t group) const {
+  if (group >= groups()) {
+    const bool one = groups() == 1;
+    fail(std::string(operation) + " of group " + std::to_string(group) + ": there " +
+         (one ? "is 1 group, expected 0"
+              : "are " + std::to_string(groups()) + " groups, expected 0 to " +
+                    std::to_string(groups() - 1)));
+  }
+}
+
 void Optimizer::step() { step({}); }
 
 void Optimizer::step(const LossScale& scale) {
@@ -104,10 +114,7 @@ void Optimizer::set_lr(std::size_t group, double lr) {
   if (!(lr >= 0)) {
     fail("a learning rate of " + std::to_string(lr) + ", expected 0 or more");
   }
-  if (group >= groups()) {
-    fail("set_lr of group " + std::to_string(group) + ", expected one of 0 to " +
-         std::to_string(groups() - 1));
-  }
+  require_group("set_lr", group);
   set_lr_option(group, lr);
   for (auto& [device, tensor] : lr_tensors_[group]) {
     tensor.fill_(lr);
@@ -115,7 +122,8 @@ void Optimizer::set_lr(std::size_t group, double lr) {
 }
 
 double Optimizer::initial_lr(std::size_t group) {
-  auto& value = foreign_options_.at(group).try_emplace("initial_lr", lr(group)).first->second;
+  require_group("initial_lr", group);
+  auto& value = foreign_options_[group].try_emplace("initial_lr", lr(group)).first->second;
   const auto* number = std::get_if<double>(&value);
   return number != nullptr ? *number : lr(group);
 }

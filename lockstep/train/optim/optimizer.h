@@ -59,8 +59,10 @@ class Optimizer {
   void zero_grad(bool set_to_none = true);
 
   [[nodiscard]] std::size_t groups() const { return params_.size(); }
+  // These three throw UsageError if there is no such group.
   [[nodiscard]] const std::vector<at::Tensor>& params(std::size_t group) const {
-    return params_.at(group);
+    require_group("params", group);
+    return params_[group];
   }
   [[nodiscard]] virtual double lr(std::size_t group = 0) const = 0;
   // The learning rate when this was first called for the group: where schedules begin. It is part
@@ -124,6 +126,8 @@ class Optimizer {
   // it anew.
   void require_eager_first_step() const;
   [[noreturn]] void fail(const std::string& what) const;
+  // Throws UsageError that names the operation if there is no such group.
+  void require_group(const char* operation, std::size_t group) const;
   // Throws UsageError with the option's name and value unless it holds.
   void require_option(bool holds, const char* name, double value, const char* expected) const;
 

@@ -27,12 +27,15 @@ class SGD : public Optimizer {
   explicit SGD(std::vector<at::Tensor> params, const SGDOptions& options = {});
   explicit SGD(const std::vector<ParamGroup<SGDOptions>>& groups);
 
-  [[nodiscard]] double lr(std::size_t group = 0) const override { return options_.at(group).lr; }
+  [[nodiscard]] double lr(std::size_t group = 0) const override {
+    require_group("lr", group);
+    return options_[group].lr;
+  }
 
  private:
   [[nodiscard]] OptionValues options_of(std::size_t group) const override;
   void set_options(std::size_t group, const OptionValues& values) override;
-  void set_lr_option(std::size_t group, double lr) override { options_.at(group).lr = lr; }
+  void set_lr_option(std::size_t group, double lr) override { options_[group].lr = lr; }
   [[nodiscard]] std::vector<std::string> state_names(
       const OptionValues& /*values*/) const override {
     return {};  // A parameter that has had no step with momentum has none.

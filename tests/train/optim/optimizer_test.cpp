@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/sgd.h"
 
 namespace lockstep::optim {
@@ -38,9 +39,24 @@ TEST(Optim, SenselessParametersAreErrors) {
   expect([&] { SGD({param * 2}); }, "is computed from others");
   SGD sgd({param});
   expect([&] { sgd.set_lr(-1); }, "a learning rate of -1");
-  expect([&] { sgd.set_lr(5, 0.1); }, "set_lr of group 5, expected one of 0 to 0");
   param.mutable_grad() = at::full({2}, 3.0F).to_sparse();
   expect([&] { sgd.step(); }, "is sparse");
+}
+
+TEST(Optim, AGroupThatIsNotThereIsAnError) {
+  const auto param = [] { return at::full({2}, 1.0F).requires_grad_(); };
+  const auto expect = [](const std::function<void()>& call, const char* what) {
+    EXPECT_THAT(call, ThrowsMessage<UsageError>(HasSubstr(what)));
+  };
+  SGD sgd(std::vector<ParamGroup<SGDOptions>>{{{param()}, {}}, {{param()}, {}}});
+  expect([&] { static_cast<void>(sgd.lr(5)); },
+         "optim::SGD: lr of group 5: there are 2 groups, expected 0 to 1");
+  expect([&] { static_cast<void>(sgd.params(2)); }, "params of group 2: there are 2 groups");
+  expect([&] { sgd.initial_lr(5); }, "initial_lr of group 5: there are 2 groups");
+  expect([&] { sgd.set_lr(5, 0.1); }, "set_lr of group 5: there are 2 groups");
+  const AdamW adam({param()});
+  expect([&] { static_cast<void>(adam.lr(1)); },
+         "optim::AdamW: lr of group 1: there is 1 group, expected 0");
 }
 
 TEST(Optim, TiedWeightsAreTakenOnce) {
