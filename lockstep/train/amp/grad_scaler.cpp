@@ -32,6 +32,19 @@ at::Tensor on(at::Device device, const at::Tensor& number) {
   return number.to(device, at::kFloat, /*non_blocking=*/!device.is_cpu());
 }
 
+// What is to be unscaled of a gradient. Of a sparse one its values: in float16 those of an index
+// that is there twice are added before, since that is where they overflow.
+at::Tensor values_of(const at::Tensor& param) {
+  const auto& grad = param.grad();
+  if (!grad.is_sparse()) {
+    return grad;
+  }
+  if (grad.scalar_type() == at::kHalf) {
+    param.mutable_grad() = grad.coalesce();
+  }
+  return param.grad()._values();
+}
+
 // Gradients of one device and type.
 struct Kind {
   at::Device device;
@@ -52,14 +65,15 @@ std::vector<Kind> by_kind(const optim::Optimizer& optimizer, bool allow_half) {
             "a gradient in float16 is to be unscaled, which loses what scaling saves; give the "
             "optimizer parameters in float32 (Autocast casts them, and master weights are such)");
       }
+      const auto values = values_of(param);
       const auto same = [&](const Kind& kind) {
-        return kind.device == grad.device() && kind.type == grad.scalar_type();
+        return kind.device == values.device() && kind.type == values.scalar_type();
       };
       auto kind = std::ranges::find_if(kinds, same);
       if (kind == kinds.end()) {
-        kind = kinds.insert(kinds.end(), Kind{grad.device(), grad.scalar_type(), {}});
+        kind = kinds.insert(kinds.end(), Kind{values.device(), values.scalar_type(), {}});
       }
-      kind->grads.push_back(grad);
+      kind->grads.push_back(values);
     }
   }
   return kinds;

@@ -51,7 +51,7 @@ class GradScaler {
   [[nodiscard]] at::Tensor scale(const at::Tensor& outputs);
   [[nodiscard]] std::vector<at::Tensor> scale(const std::vector<at::Tensor>& outputs);
 
-  // Divides the gradients by the scale. Call it if you clip them before step().
+  // Divides the gradients by the scale, sparse ones too. Call it if you clip them before step().
   // NOLINTNEXTLINE(readability-identifier-naming): PyTorch's name.
   void unscale_(optim::Optimizer& optimizer);
   // Unscales, unless that was done. Waits for the device, but not where the optimizer's step is

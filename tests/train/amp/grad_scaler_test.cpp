@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/sparse_coo_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <gmock/gmock.h>
 
@@ -160,6 +161,42 @@ TEST(GradScaler, AnOverflowInTheFirstStepLeavesNoTraceInMomentum) {
     return param;
   };
   EXPECT_TRUE(at::equal(trained(true), trained(false)));
+}
+
+// Beside a dense parameter, in the words of run_sparse_scaler.py.
+TEST(GradScaler, UnscalesSparseGradientsAsPythonsDoes) {
+  at::set_num_threads(1);
+  const test::TemporaryFolder folder;
+  test::run_python("train/amp/run_sparse_scaler.py", {folder.file("cases")});
+  const auto cases = json::parse(read_file(folder.file("cases")));
+  ASSERT_EQ(cases.size(), 6);
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.dump());
+    const auto type = one.at("half").get<bool>() ? at::kHalf : at::kFloat;
+    auto sparse = at::full({4}, 1.0F).to(type).requires_grad_();
+    auto dense = at::full({2}, 1.0F).to(type).requires_grad_();
+    optim::SGD sgd({dense, sparse}, {.lr = 0.5, .fused = one.at("fused").get<bool>()});
+    GradScaler scaler({.init_scale = 8, .growth_interval = 1});
+    static_cast<void>(scaler.scale(at::full({}, 1.0F)));
+    dense.mutable_grad() = at::full({2}, 16.0F).to(type);
+    const auto indices = at::tensor(one.at("indices").get<std::vector<std::int64_t>>());
+    sparse.mutable_grad() =
+        at::sparse_coo_tensor(indices.unsqueeze(0), values_of(one.at("values")).to(type), {4});
+    bool raised = false;
+    try {
+      one.at("fused").get<bool>() ? scaler.step(sgd) : scaler.unscale_(sgd);
+    } catch (const UsageError&) {
+      raised = true;
+    }
+    EXPECT_EQ(raised, one.at("raised").get<bool>());
+    EXPECT_EQ(sparse.grad().is_coalesced(), one.at("coalesced").get<bool>());
+    EXPECT_TRUE(sparse.grad()._values().to(at::kFloat).equal(values_of(one.at("after"))));
+    EXPECT_TRUE(dense.grad().to(at::kFloat).equal(values_of(one.at("dense"))));
+    if (one.contains("scale")) {
+      scaler.update();
+      EXPECT_EQ(scaler.get_scale(), number(one.at("scale")));
+    }
+  }
 }
 
 TEST(GradScaler, GradientsInHalfAreRefused) {
