@@ -20,15 +20,25 @@ struct ScriptModule::Buffers {
 
 namespace {
 
-// A child of the script: its names, without a forward of its own.
-class Child : public torch::nn::Module {
- public:
-  explicit Child(const std::string& name) : torch::nn::Module(name) {}
-};
-
 std::string name_of(const torch::jit::Module& script) {
   return script.type()->name() ? script.type()->name()->name() : "ScriptModule";
 }
+
+// A child of the script: its names, without a forward of its own.
+class Child : public torch::nn::Module {
+ public:
+  explicit Child(const torch::jit::Module& script)
+      : torch::nn::Module(name_of(script)),
+        // "__torch__.torch.nn.modules.batchnorm.___torch_mangle_1.BatchNorm2d": the Python module
+        // decides, because a class of the user's own may have the same name.
+        is_batch_norm_(script.type()->name() && script.type()->name()->qualifiedName().starts_with(
+                                                    "__torch__.torch.nn.modules.batchnorm.")) {}
+
+  [[nodiscard]] bool is_batch_norm() const { return is_batch_norm_; }
+
+ private:
+  bool is_batch_norm_;
+};
 
 // A parameter or buffer that two modules share is one tensor, and stays one.
 template <class Visit>
@@ -41,7 +51,7 @@ void copy_names(const torch::jit::Module& from, torch::nn::Module& to, const Vis
     visit_buffer(from, item.name, item.value);
   }
   for (const auto& item : from.named_children()) {
-    const auto child = to.register_module(item.name, std::make_shared<Child>(name_of(item.value)));
+    const auto child = to.register_module(item.name, std::make_shared<Child>(item.value));
     copy_names(item.value, *child, visit_buffer);
   }
 }
@@ -139,6 +149,11 @@ std::shared_ptr<torch::nn::Module> ScriptModule::clone(
     ++own;
   }
   return std::make_shared<ScriptModule>(copy);
+}
+
+bool is_script_batch_norm(const torch::nn::Module& module) {
+  const auto* child = dynamic_cast<const Child*>(&module);
+  return child != nullptr && child->is_batch_norm();
 }
 
 std::shared_ptr<ScriptModule> load_script_module(const std::string& path, at::Device device) {

@@ -49,6 +49,9 @@ class ScriptModule : public torch::nn::Module {
   std::unique_ptr<Buffers> buffers_;
 };
 
+// Whether it is a child of a ScriptModule that is batch normalization of torch.nn in Python.
+bool is_script_batch_norm(const torch::nn::Module& module);
+
 // What torch.jit.save() wrote. It is a program: load only what you would run. Throws IoError that
 // names the file.
 std::shared_ptr<ScriptModule> load_script_module(const std::string& path,

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/models/script_module.h"
 #include "lockstep/nn/batch_norm.h"
 
 namespace lockstep::amp {
@@ -18,7 +19,8 @@ bool is_batch_norm(const torch::nn::Module& module) {
   return module.as<torch::nn::BatchNorm1dImpl>() != nullptr ||
          module.as<torch::nn::BatchNorm2dImpl>() != nullptr ||
          module.as<torch::nn::BatchNorm3dImpl>() != nullptr ||
-         dynamic_cast<const nn::Synchronizable*>(&module) != nullptr;
+         dynamic_cast<const nn::Synchronizable*>(&module) != nullptr ||
+         models::is_script_batch_norm(module);
 }
 
 // In place, so that tensors which others hold stay the model's.

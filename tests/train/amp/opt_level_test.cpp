@@ -10,9 +10,16 @@
 #include <torch/utils.h>
 
 #include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/fd.h"
+#include "lockstep/models/script_module.h"
+#include "lockstep/train/checkpoint/state_dict.h"
 #include "lockstep/train/optim/sgd.h"
+#include "tests/support/python.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep::amp {
 namespace {
@@ -74,6 +81,26 @@ TEST(OptLevel, ModelsHaveTheTypesOfTheirLevel) {
   EXPECT_THAT(types(OptLevel::kO1), ElementsAre(at::kFloat, at::kFloat, at::kFloat, at::kFloat));
   EXPECT_THAT(types(OptLevel::kO2), ElementsAre(at::kHalf, at::kFloat, at::kFloat, at::kFloat));
   EXPECT_THAT(types(OptLevel::kO3), ElementsAre(at::kHalf, at::kHalf, at::kHalf, at::kHalf));
+}
+
+// What Python scripted or traced has children of no C++ type.
+TEST(OptLevel, ScriptsHaveTheTypesThatPythonGivesThem) {
+  const test::TemporaryFolder folder;
+  test::run_python("train/amp/run_script_types.py", {folder.file("")});
+  const auto types = nlohmann::json::parse(read_file(folder.file("types.json")));
+  for (const char* file : {"script.pt", "trace.pt"}) {
+    SCOPED_TRACE(file);
+    const auto net = models::load_script_module(folder.file(file));
+    const MixedPrecision amp(*net, {.level = OptLevel::kO2});
+    std::map<std::string, std::string> found;
+    for (const auto& [name, tensor] : state_dict(*net)) {
+      found[name] = tensor.scalar_type() == at::kHalf    ? "float16"
+                    : tensor.scalar_type() == at::kFloat ? "float32"
+                                                         : "int64";
+    }
+    EXPECT_EQ(found, (types.get<std::map<std::string, std::string>>()));
+    EXPECT_EQ(net->forward(amp.input(at::randn({2, 3, 6, 6}))).scalar_type(), at::kHalf);
+  }
 }
 
 // The reason for master weights: 1 + 1e-4 is 1 in half.
