@@ -11,14 +11,16 @@ import tempfile
 
 import gpu
 import nodes
+import nonfinite
 import restart
 import throughput
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROWS = {**dict.fromkeys(throughput.ROWS, throughput), "restart": restart, "nodes": nodes, "gpu": gpu}
+ROWS = {**dict.fromkeys(throughput.ROWS, throughput), "restart": restart, "nodes": nodes, "nonfinite": nonfinite, "gpu": gpu}
 EPILOG = """rows: fashion-mnist (images/s of the convnet), folder (JPEGs with a network so small that loading decides),
 resnet18 (the same JPEGs), restart (seconds until a killed rank's job goes on), nodes (two nodes of one core each beside
-one; needs root and iproute2), gpu (ResNet-50 on JPEGs on a GPU; only if it is asked for).
+one; needs root and iproute2), nonfinite (images/s of the convnet with --nonfinite abort beside ignore), gpu (ResNet-50 on
+JPEGs on a GPU; only if it is asked for).
 The peer is benchmarks/peers/train.py under torchrun."""
 
 

@@ -46,6 +46,20 @@ def test_tables_of_ours_alone(data):
         assert all(float(wall) > 0 and float(user) > 0 for wall, user, *_ in nodes.values())
 
 
+def test_checking_gradients_is_measured_beside_ignoring_them(data):
+    done = bench("--rows", "nonfinite", "--rounds", 1, "--data", data, "--json")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    rates = row["images_per_second"]
+    assert (row["row"], row["goal_percent"], set(rates)) == ("nonfinite", 1.0, {"abort", "ignore"})
+    assert row["cost_percent"] == pytest.approx(100 * (1 - rates["abort"] / rates["ignore"]))
+    assert all(len(rounds) == 1 and min(rounds) > 0 for rounds in row["rounds_images_per_second"].values())
+    shown = bench("--rows", "nonfinite", "--rounds", 1, "--data", data)
+    assert shown.returncode == 0, shown.stderr
+    line = next(line for line in shown.stdout.splitlines() if line.startswith("gradients checked"))
+    assert [float(number) > 0 for number in line.split()[2:4]] == [True, True]
+
+
 def test_wrong_flags_are_named(tmp_path):
     for arguments, message in ((["--rows", "photos"], "there is no row 'photos'"), (["--rounds", 0], "not at least 1")):
         done = bench(*arguments)
@@ -57,4 +71,4 @@ def test_wrong_flags_are_named(tmp_path):
 def test_help_names_the_rows():
     done = bench("--help")
     assert done.returncode == 0
-    assert all(name in done.stdout for name in ("fashion-mnist", "folder", "resnet18", "restart", "nodes", "--rounds"))
+    assert all(name in done.stdout for name in ("fashion-mnist", "folder", "resnet18", "restart", "nodes", "nonfinite", "--rounds"))
