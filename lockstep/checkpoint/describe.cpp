@@ -116,6 +116,9 @@ std::string scalar_text(const Value& value) {
   if (const auto* other = value.get_if<Other>()) {
     return brief(other->type) + " " + brief(other->text);
   }
+  if (const auto* tensor = value.get_if<OtherTensor>()) {
+    return tensor->kind + " tensor";
+  }
   if (const auto* tensor = value.get_if<Tensor>()) {
     std::string text(info(tensor->dtype).name);
     text += " [";

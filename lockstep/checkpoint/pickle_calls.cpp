@@ -3,66 +3,10 @@
 #include <algorithm>
 
 #include "lockstep/checkpoint/pickle_numpy.h"
+#include "lockstep/checkpoint/pickle_tensors.h"
 
 namespace lockstep::checkpoint {
 namespace {
-
-constexpr std::size_t kMostDimensions = 64;
-
-// None, or an empty dictionary.
-bool is_nothing(const Nodes& nodes, NodeId id) {
-  const Node& node = nodes[id];
-  return node.kind == NodeKind::kPlain ? node.plain.is_none()
-                                       : node.kind == NodeKind::kDict && node.items.empty();
-}
-
-NodeId rebuild_tensor(Nodes& nodes, const Arguments& arguments, bool typed, const Cursor& cursor) {
-  const std::size_t least = typed ? 7 : 6;
-  if (arguments.size() < least || arguments.size() > least + 1 ||
-      nodes[arguments[0]].kind != NodeKind::kStorage) {
-    cursor.fail("has a tensor without a storage, or with too few or too many parts");
-  }
-  const Node& storage = nodes[arguments[0]];
-  const auto* offset = nodes.get_if<std::int64_t>(arguments[1]);
-  auto sizes = nodes.numbers(arguments[2]);
-  auto strides = nodes.numbers(arguments[3]);
-  const auto* requires_grad = nodes.get_if<bool>(arguments[4]);
-  auto dtype = storage.dtype;
-  if (typed) {
-    const Node& type = nodes[arguments[6]];
-    dtype = type.kind == NodeKind::kSymbol && type.symbol->symbol == Symbol::kDType
-                ? type.symbol->dtype
-                : std::nullopt;
-  }
-  if (offset == nullptr || !sizes || !strides || requires_grad == nullptr || !dtype ||
-      typed == storage.dtype.has_value() || sizes->size() > kMostDimensions) {
-    cursor.fail("has a tensor whose offset, sizes, strides or type are none");
-  }
-  // Torch notes here that the bytes are to be conjugated or negated when they are used.
-  if (arguments.size() > least && !is_nothing(nodes, arguments[least])) {
-    cursor.fail(
-        "has a tensor that is a lazy conjugate or negative; save tensor.resolve_conj() and "
-        "tensor.resolve_neg()");
-  }
-  Tensor tensor{*dtype,  std::move(*sizes), std::move(*strides),
-                *offset, *requires_grad,    storage.storage};
-  const std::string fault = extent_fault(tensor);
-  if (!fault.empty()) {
-    cursor.fail("has a tensor that " + fault);
-  }
-  return nodes.add(Value(std::move(tensor)));
-}
-
-NodeId rebuild_parameter(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
-  const auto* data = arguments.empty() ? nullptr : nodes.get_if<Tensor>(arguments[0]);
-  const auto* requires_grad = arguments.size() < 2 ? nullptr : nodes.get_if<bool>(arguments[1]);
-  if (data == nullptr || requires_grad == nullptr) {
-    cursor.fail("has a parameter that is no tensor");
-  }
-  Tensor tensor = *data;
-  tensor.requires_grad = *requires_grad;
-  return nodes.add(Value(std::move(tensor)));
-}
 
 // Text whose characters are bytes: UTF-8 of two bytes at most each.
 NodeId encode(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
@@ -154,6 +98,14 @@ NodeId byte_array(Nodes& nodes, const Arguments& arguments, const Cursor& cursor
   return nodes.add(Value(Bytes(*bytes)));
 }
 
+NodeId layout(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
+  const auto* name = arguments.size() == 1 ? nodes.get_if<std::string>(arguments[0]) : nullptr;
+  if (name == nullptr) {
+    cursor.fail("has a layout without a name");
+  }
+  return nodes.add(Value(Other{"torch.layout", *name}));
+}
+
 }  // namespace
 
 NodeId call(Nodes& nodes, NodeId function, NodeId arguments, const Cursor& cursor) {
@@ -179,11 +131,15 @@ NodeId call(Nodes& nodes, NodeId function, NodeId arguments, const Cursor& curso
     case Symbol::kDevice:
       return device(nodes, items, cursor);
     case Symbol::kRebuildTensor:
-      return rebuild_tensor(nodes, items, /*typed=*/false, cursor);
     case Symbol::kRebuildTypedTensor:
-      return rebuild_tensor(nodes, items, /*typed=*/true, cursor);
     case Symbol::kRebuildParameter:
-      return rebuild_parameter(nodes, items, cursor);
+    case Symbol::kRebuildFromType:
+    case Symbol::kRebuildSparse:
+    case Symbol::kRebuildQuantized:
+    case Symbol::kRebuildMeta:
+      return rebuild_tensor(nodes, nodes[function].symbol->symbol, items, cursor);
+    case Symbol::kLayout:
+      return layout(nodes, items, cursor);
     case Symbol::kNumpyDType:
       return numpy_type(nodes, items, cursor);
     case Symbol::kNumpyScalar:
@@ -191,9 +147,11 @@ NodeId call(Nodes& nodes, NodeId function, NodeId arguments, const Cursor& curso
     case Symbol::kNamespace:
     case Symbol::kDType:
     case Symbol::kStorage:
+    case Symbol::kTensorClass:
+    case Symbol::kQuantization:
       break;
   }
-  cursor.fail("calls a class that cannot be called: a Namespace, a type or a storage");
+  cursor.fail("calls a class that cannot be called: a Namespace, a type, a tensor or a storage");
 }
 
 NodeId make_object(Nodes& nodes, NodeId cls, NodeId arguments, const Cursor& cursor) {

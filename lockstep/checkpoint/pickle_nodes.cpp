@@ -24,6 +24,9 @@ std::uint64_t cost_of(const Value& plain) {
   if (const auto* other = plain.get_if<Other>()) {
     return other->type.size() + other->text.size();
   }
+  if (const auto* tensor = plain.get_if<OtherTensor>()) {
+    return tensor->kind.size() + tensor->advice.size();
+  }
   return 0;
 }
 

@@ -16,6 +16,7 @@
 namespace lockstep::checkpoint {
 
 using NodeId = std::uint32_t;
+using Arguments = std::vector<NodeId>;
 
 enum class NodeKind : std::uint8_t { kPlain, kList, kTuple, kDict, kSymbol, kStorage, kNumpyType };
 

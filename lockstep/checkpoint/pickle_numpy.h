@@ -1,14 +1,10 @@
 // Numbers of numpy in a pickle: what numpy.dtype() and its scalar() are called with.
 #pragma once
 
-#include <vector>
-
 #include "lockstep/checkpoint/pickle_nodes.h"
 #include "lockstep/checkpoint/pickle_reader.h"
 
 namespace lockstep::checkpoint {
-
-using Arguments = std::vector<NodeId>;
 
 // Both fail through `cursor` if the type is not read, or the arguments are not numpy's.
 NodeId numpy_type(Nodes& nodes, const Arguments& arguments, const Cursor& cursor);

@@ -262,8 +262,11 @@ Value Machine::run() {
     cursor_.fail("has " + std::to_string(cursor_.left()) + " bytes, expected at most " +
                  std::to_string(kMostBytes));
   }
-  if (cursor_.text(1, "a pickle") != "\x80" || cursor_.number(1, "a protocol") != 2) {
-    cursor_.fail("is no pickle of protocol 2, which torch.save writes");
+  // Protocol 3 has no opcode more that torch.load(weights_only=True) takes, either: one for bytes.
+  const bool is_pickle = cursor_.text(1, "a pickle") == "\x80";
+  const std::uint64_t protocol = is_pickle ? cursor_.number(1, "a protocol") : 0;
+  if (protocol != 2 && protocol != 3) {
+    cursor_.fail("is no pickle of protocol 2, which torch.save writes, or 3");
   }
   for (;;) {
     const char opcode = cursor_.text(1, "an opcode")[0];

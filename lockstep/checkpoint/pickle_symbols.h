@@ -25,6 +25,14 @@ enum class Symbol : std::uint8_t {
   kRebuildTensor,
   kRebuildTypedTensor,  // The type stands beside an untyped storage.
   kRebuildParameter,
+  kRebuildFromType,  // A tensor with attributes: another of these functions, a class, its
+                     // arguments.
+  kRebuildSparse,
+  kRebuildQuantized,
+  kRebuildMeta,
+  kTensorClass,
+  kLayout,
+  kQuantization,
   kNumpyDType,
   kNumpyScalar,
 };

@@ -164,13 +164,15 @@ void Writer::write_other(const Other& other) {
 }
 
 void Writer::close_tuple(std::size_t items) {
-  out_ += static_cast<char>(0x84 + items);
-  put();
+  constexpr std::string_view kOpcodes = ")\x85\x86\x87";
+  out_ += items < kOpcodes.size() ? kOpcodes[items] : 't';
+  if (items > 0) {
+    put();
+  }
 }
 
 void Writer::write_sizes(const std::vector<std::int64_t>& numbers) {
-  List items(numbers.begin(), numbers.end());
-  write(Tuple{std::move(items)});
+  write(Tuple{List(numbers.begin(), numbers.end())});
 }
 
 void Writer::write_list(const List& list) {
@@ -241,6 +243,11 @@ void Writer::write_tensor(const Tensor& tensor) {
   if (!typed) {
     write_symbol("torch", std::string(type.name));
   }
+  if (tensor.is_conj && tensor.is_neg) {
+    write_dict({{"conj", true}, {"neg", true}});
+  } else if (tensor.is_conj || tensor.is_neg) {
+    write_dict({{tensor.is_conj ? "conj" : "neg", true}});
+  }
   out_ += 't';
   put();
   out_ += 'R';
@@ -270,20 +277,16 @@ void Writer::write(const Value& value) {
     write_tensor(*tensor);
   } else if (const auto* counter = value.get_if<Counter>()) {
     write_counter(*counter);
+  } else if (const auto* sparse = value.get_if<OtherTensor>()) {
+    throw UsageError("a checkpoint with a " + sparse->kind + " tensor cannot be written; use " +
+                     sparse->advice);
   } else if (const auto* tuple = value.get_if<Tuple>()) {
     const std::size_t items = tuple->items.size();
     out_ += items > 3 ? "(" : "";
     for (const Value& item : tuple->items) {
       write(item);
     }
-    if (items == 0) {
-      out_ += ')';
-    } else if (items <= 3) {
-      close_tuple(items);
-    } else {
-      out_ += 't';
-      put();
-    }
+    close_tuple(items);
   }
 }
 

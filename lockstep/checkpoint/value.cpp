@@ -24,6 +24,11 @@ constexpr std::array kDTypes = {
     DTypeInfo{DType::kUInt64, 8, "uint64", "", "U64"},
     DTypeInfo{DType::kFloat8E4M3fn, 1, "float8_e4m3fn", "", "F8_E4M3"},
     DTypeInfo{DType::kFloat8E5M2, 1, "float8_e5m2", "", "F8_E5M2"},
+    DTypeInfo{DType::kFloat8E4M3fnuz, 1, "float8_e4m3fnuz", "", ""},
+    DTypeInfo{DType::kFloat8E5M2fnuz, 1, "float8_e5m2fnuz", "", ""},
+    DTypeInfo{DType::kFloat8E8M0fnu, 1, "float8_e8m0fnu", "", ""},
+    DTypeInfo{DType::kFloat4E2M1fnX2, 1, "float4_e2m1fn_x2", "", ""},
+    DTypeInfo{DType::kComplex32, 4, "complex32", "", ""},
 };
 
 std::string key_text(const Value& key) {
@@ -91,7 +96,7 @@ std::vector<std::int64_t> contiguous_strides(std::span<const std::int64_t> sizes
 
 std::optional<std::span<const std::byte>> contiguous_bytes(const Tensor& tensor) {
   const auto count = count_elements(tensor.sizes);
-  if (!count || tensor.strides.size() != tensor.sizes.size() || !extent_fault(tensor).empty()) {
+  if (!count || tensor.is_conj || tensor.is_neg || !extent_fault(tensor).empty()) {
     return std::nullopt;
   }
   const std::size_t bytes = info(tensor.dtype).bytes;
@@ -155,6 +160,7 @@ Value::Value(Tuple value) : data_(std::move(value)) {}
 Value::Value(Dict value) : data_(std::move(value)) {}
 Value::Value(Tensor value) : data_(std::move(value)) {}
 Value::Value(Counter value) : data_(std::move(value)) {}
+Value::Value(OtherTensor value) : data_(std::move(value)) {}
 
 const Value* Value::find(std::string_view key) const {
   const auto* dict = get_if<Dict>();
@@ -169,8 +175,19 @@ const Value* Value::find(std::string_view key) const {
 
 std::string_view kind_of(const Value& value) {
   constexpr std::array<std::string_view, std::variant_size_v<Value::Data>> kKinds = {
-      "None",     "a flag", "an integer", "a number",     "text",     "bytes",
-      "a symbol", "a list", "a tuple",    "a dictionary", "a tensor", "a counter"};
+      "None",
+      "a flag",
+      "an integer",
+      "a number",
+      "text",
+      "bytes",
+      "a symbol",
+      "a list",
+      "a tuple",
+      "a dictionary",
+      "a tensor",
+      "a counter",
+      "a tensor that is not dense"};
   return kKinds.at(value.data().index());
 }
 

@@ -35,6 +35,11 @@ enum class DType : std::uint8_t {
   kUInt64,
   kFloat8E4M3fn,
   kFloat8E5M2,
+  kFloat8E4M3fnuz,
+  kFloat8E5M2fnuz,
+  kFloat8E8M0fnu,
+  kFloat4E2M1fnX2,
+  kComplex32,
 };
 
 struct DTypeInfo {
@@ -60,13 +65,18 @@ struct Tensor {
   std::int64_t offset = 0;
   bool requires_grad = false;
   std::shared_ptr<const Storage> storage;
+  // The elements are the conjugates, or the negatives, of what the storage has, as torch saves the
+  // lazy result of conj().
+  bool is_conj = false;
+  bool is_neg = false;
 };
 
 // Counts a tensor's elements; nothing if a size is negative, or the product of those that are not 0
 // does not fit: then no strides would, either.
 std::optional<std::int64_t> count_elements(std::span<const std::int64_t> sizes);
 std::vector<std::int64_t> contiguous_strides(std::span<const std::int64_t> sizes);
-// The bytes of a tensor whose elements lie in one piece and in order; nothing for others.
+// The bytes of a tensor whose elements lie in one piece and in order; nothing for others, and for
+// those that are conjugates or negatives of their bytes.
 std::optional<std::span<const std::byte>> contiguous_bytes(const Tensor& tensor);
 // Why the tensor does not lie inside of its storage; empty if it does.
 std::string extent_fault(const Tensor& tensor);
@@ -91,10 +101,16 @@ struct Other {
   std::string text;
 };
 
+// A tensor that is only shown: "sparse", "quantized" or "meta".
+struct OtherTensor {
+  std::string kind;
+  std::string advice;  // What its owner can save instead.
+};
+
 class Value {
  public:
   using Data = std::variant<std::monostate, bool, std::int64_t, double, std::string, Bytes, Other,
-                            List, Tuple, Dict, Tensor, Counter>;
+                            List, Tuple, Dict, Tensor, Counter, OtherTensor>;
 
   Value();  // Python's None.
   Value(bool value);
@@ -110,6 +126,7 @@ class Value {
   Value(Dict value);
   Value(Tensor value);
   Value(Counter value);
+  Value(OtherTensor value);
 
   [[nodiscard]] const Data& data() const { return data_; }
   // Null if it is of another kind.

@@ -52,7 +52,8 @@ bool has_only_tensors(const Dict& dict) {
   return !dict.empty() && std::ranges::all_of(dict, [](const Entry& entry) {
     const auto* name = entry.key.get_if<std::string>();
     return name != nullptr && (*name == "__metadata__" || name->ends_with("_extra_state") ||
-                               entry.value.get_if<checkpoint::Tensor>() != nullptr);
+                               entry.value.get_if<checkpoint::Tensor>() != nullptr ||
+                               entry.value.get_if<checkpoint::OtherTensor>() != nullptr);
   });
 }
 

@@ -68,6 +68,9 @@ class KeyReader {
       if (value == nullptr && name != nullptr && name->ends_with("_extra_state")) {
         continue;
       }
+      if (const auto* other = entry.value.get_if<checkpoint::OtherTensor>()) {
+        fail(key, name == nullptr ? "?" : *name, *other);
+      }
       if (name == nullptr || value == nullptr) {
         fail(name == nullptr ? key : key + "." + *name, entry.value, "a tensor with a name");
       }
@@ -131,6 +134,12 @@ class KeyReader {
     return rest;
   }
 
+  [[noreturn]] void fail(const std::string& key, const std::string& name,
+                         const checkpoint::OtherTensor& tensor) const {
+    const std::string path = key.empty() ? name : key + "." + name;
+    throw IoError("'" + source_.file + "': '" + printable(path, "", "?") + "' is a " + tensor.kind +
+                  " tensor, expected a dense one; save " + tensor.advice + " in Python");
+  }
   [[noreturn]] void fail(const std::string& key, const checkpoint::Value& value,
                          const char* expected) const {
     throw IoError("'" + source_.file + "': '" + printable(key, "", "?") + "' is " +

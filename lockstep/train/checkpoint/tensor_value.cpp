@@ -1,6 +1,8 @@
 #include "lockstep/train/checkpoint/tensor_value.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_conj.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
@@ -32,6 +34,11 @@ constexpr std::array kTypes = {
     std::pair(DType::kUInt64, at::kUInt64),
     std::pair(DType::kFloat8E4M3fn, at::kFloat8_e4m3fn),
     std::pair(DType::kFloat8E5M2, at::kFloat8_e5m2),
+    std::pair(DType::kFloat8E4M3fnuz, at::kFloat8_e4m3fnuz),
+    std::pair(DType::kFloat8E5M2fnuz, at::kFloat8_e5m2fnuz),
+    std::pair(DType::kFloat8E8M0fnu, at::kFloat8_e8m0fnu),
+    std::pair(DType::kFloat4E2M1fnX2, at::kFloat4_e2m1fn_x2),
+    std::pair(DType::kComplex32, at::kComplexHalf),
 };
 
 DType dtype_of(const at::Tensor& tensor) {
@@ -82,7 +89,13 @@ at::Tensor to_tensor(const checkpoint::Tensor& tensor, const MapLocation& map_lo
                      "such as \"cpu\"");
   }
   try {
-    const at::Tensor result = on_cpu(tensor).to(device);
+    at::Tensor result = on_cpu(tensor).to(device);
+    if (tensor.is_conj) {
+      result = at::_conj(result);
+    }
+    if (tensor.is_neg) {
+      result = at::_neg_view(result);
+    }
     return result.set_requires_grad(tensor.requires_grad && result.is_floating_point());
   } catch (const c10::Error& error) {
     throw UsageError("checkpoint: a tensor that was saved from '" + storage->location +

@@ -101,6 +101,31 @@ TEST(Checkpoint, PythonGoesOnFromOursBitForBit) {
   }
 }
 
+TEST(Checkpoint, TensorsThatTorchLoadReadsAreRead) {
+  const TemporaryFolder folder;
+  run("tensors", folder);
+  const auto expected = load_checkpoint(folder.path + "/bytes.pt").checkpoint.model;
+  for (const char* name : {"tensors.pt", "protocol3.pt"}) {
+    const auto model = load_checkpoint(folder.path + "/" + name).checkpoint.model;
+    ASSERT_EQ(model.size(), 13U);
+    for (std::size_t i = 0; i < model.size(); ++i) {
+      const auto plain = model[i].second.detach().resolve_conj().resolve_neg().contiguous();
+      EXPECT_EQ(model[i].first, expected[i].first);
+      EXPECT_TRUE(plain.view(at::kByte).equal(expected[i].second)) << name << " " << model[i].first;
+    }
+  }
+  const auto expect_refused = [&](const char* file, const char* kind, const char* advice) {
+    EXPECT_THAT([&] { load_checkpoint(folder.path + "/" + file); },
+                ThrowsMessage<IoError>(AllOf(HasSubstr(std::string("'0.weight' is a ") + kind),
+                                             HasSubstr(advice), HasSubstr(file))));
+  };
+  expect_refused("sparse.pt", "sparse", "to_dense()");
+  expect_refused("csr.pt", "sparse", "to_dense()");
+  expect_refused("quantized.pt", "quantized", "dequantize()");
+  expect_refused("channels.pt", "quantized", "dequantize()");
+  expect_refused("meta.pt", "meta", "contents");
+}
+
 TEST(Checkpoint, FilesOfEachKindAreRead) {
   const TemporaryFolder folder;
   run("kinds", folder);

@@ -5,6 +5,7 @@
     run_checkpoint.py resume FOLDER    reads FOLDER/ours_NAME/last.pt (lockstep's, after 25 steps), trains
                                        to 75, and writes FOLDER/NAME.resumed
     run_checkpoint.py kinds FOLDER     writes files of each kind that users have
+    run_checkpoint.py tensors FOLDER   writes tensors of rare kinds, and the bytes of their elements
     run_checkpoint.py legacy FOLDER    writes files of formats that are converted first
     run_checkpoint.py safetensors FOLDER    compares FOLDER/model.safetensors with the network's weights
 
@@ -108,6 +109,32 @@ def kinds(folder):
     torch.jit.script(net).save(str(folder / "script.pt"))
 
 
+def tensors(folder):
+    numbers = torch.complex(torch.arange(4.0), torch.arange(4.0, 8.0))
+    state = {"conj": numbers.conj(), "neg": numbers.clone().conj().imag, "both": torch._neg_view(numbers.clone().conj()),
+             "attributes": torch.arange(3.0), "parameter": torch.nn.Parameter(torch.arange(3.0)),
+             "buffer": torch.nn.Buffer(torch.arange(3.0))}
+    state["attributes"].unit = "m"
+    state["parameter"].unit = "m"
+    for name in ("complex32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu",
+                 "float4_e2m1fn_x2"):
+        state[name] = torch.arange(8, dtype=torch.uint8).view(getattr(torch, name))
+    torch.save(state, folder / "tensors.pt")
+    torch.save(state, folder / "protocol3.pt", pickle_protocol=3)
+    warnings.simplefilter("ignore")  # Of the protocol, and of quantized tensors.
+    for name in ("tensors.pt", "protocol3.pt"):
+        assert torch.load(folder / name, weights_only=True).keys() == state.keys()
+    torch.save({name: tensor.detach().resolve_conj().resolve_neg().contiguous().view(torch.uint8)
+                for name, tensor in state.items()}, folder / "bytes.pt")
+    others = {"sparse": torch.eye(2).to_sparse(), "csr": torch.eye(2).to_sparse_csr(),
+              "quantized": torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+              "channels": torch.quantize_per_channel(torch.ones(2, 2), torch.ones(2), torch.zeros(2), 0, torch.quint8),
+              "meta": torch.ones(2, device="meta")}
+    for name, tensor in others.items():
+        torch.save({"0.bias": torch.ones(2), "0.weight": tensor}, folder / f"{name}.pt")
+        torch.load(folder / f"{name}.pt", weights_only=True)
+
+
 def legacy(folder):
     state = network().state_dict()
     checkpoint = {"model": state, "args": argparse.Namespace(lr=0.1)}
@@ -134,7 +161,7 @@ def safetensors(folder):
 
 def main():
     torch.set_num_threads(1)
-    commands = {"save": save, "resume": resume, "kinds": kinds, "legacy": legacy, "safetensors": safetensors}
+    commands = {"save": save, "resume": resume, "kinds": kinds, "tensors": tensors, "legacy": legacy, "safetensors": safetensors}
     commands[sys.argv[1]](Path(sys.argv[2]))
 
 
