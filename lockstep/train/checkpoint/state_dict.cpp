@@ -29,8 +29,6 @@ bool all_have_prefix(const StateDict& state) {
          });
 }
 
-using ByName = std::unordered_map<std::string, at::Tensor>;
-
 // Without the part of a path that torch.compile() adds, for a model or a layer of it.
 std::string without_compiled(std::string name) {
   for (auto at = name.find(kCompiled); at != std::string::npos; at = name.find(kCompiled, at)) {
@@ -60,25 +58,6 @@ StateDict of_plain_model(const StateDict& own, const StateDict& state) {
   return plain;
 }
 
-// With "module." before each name, or without, as `own` has it.
-ByName named_as(const StateDict& own, const StateDict& given_state) {
-  const StateDict state = of_plain_model(own, given_state);
-  const bool own_prefix = all_have_prefix(own);
-  const bool prefix = all_have_prefix(state);
-  ByName given;
-  for (const auto& [name, tensor] : state) {
-    if (prefix && is_average_counter(name)) {
-      continue;
-    }
-    if (prefix && !own_prefix) {
-      given.emplace(name.substr(kPrefix.size()), tensor);
-    } else {
-      given.emplace(own_prefix && !prefix ? std::string(kPrefix) + name : name, tensor);
-    }
-  }
-  return given;
-}
-
 std::string listed(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 8;
   const std::vector<std::string> first(
@@ -97,7 +76,8 @@ std::string shape_text(const at::Tensor& tensor) {
 
 LoadedState load_into(const StateDict& own, const StateDict& state,
                       const LoadStateOptions& options) {
-  auto given = named_as(own, state);
+  const StateDict named = named_as(own, state);
+  std::unordered_map<std::string, at::Tensor> given(named.begin(), named.end());
   std::unordered_set<std::string> names;
   for (const auto& item : given) {
     names.insert(item.first);
@@ -160,6 +140,23 @@ LoadedState load_into(const StateDict& own, const StateDict& state,
 }
 
 }  // namespace
+
+StateDict named_as(const StateDict& own, const StateDict& state) {
+  StateDict named = of_plain_model(own, state);
+  const bool own_prefix = all_have_prefix(own);
+  const bool prefix = all_have_prefix(named);
+  if (prefix) {
+    std::erase_if(named, [](const auto& item) { return is_average_counter(item.first); });
+  }
+  for (auto& item : named) {
+    if (prefix && !own_prefix) {
+      item.first.erase(0, kPrefix.size());
+    } else if (own_prefix && !prefix) {
+      item.first.insert(0, kPrefix);
+    }
+  }
+  return named;
+}
 
 StateDict state_dict(const optim::ModelEma& ema) {
   StateDict state;

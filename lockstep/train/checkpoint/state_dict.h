@@ -34,6 +34,11 @@ StateDict state_dict(const DistributedDataParallel<Module>& ddp) {
 // The averages, as timm's `state_dict_ema` has them.
 StateDict state_dict(const optim::ModelEma& ema);
 
+// The state with the names of a model whose own state is `own`, where they differ in the "module."
+// of DistributedDataParallel, the "_orig_mod." of torch.compile() or AveragedModel's n_averaged.
+// load_state_dict() does it itself.
+StateDict named_as(const StateDict& own, const StateDict& state);
+
 struct LoadStateOptions {
   bool strict = true;  // False: names that are missing or unexpected are no error.
   // A layer, such as "fc", that may have another shape, because the state is of another number of

@@ -240,16 +240,13 @@ void Learner::load(const Checkpoint& checkpoint) {
 
 std::vector<std::string> Learner::load_weights(const Checkpoint& checkpoint) {
   const auto& weights = checkpoint.model_ema.empty() ? checkpoint.model : checkpoint.model_ema;
-  std::map<std::string, at::Tensor> known;
-  for (const auto& [name, tensor] : state_dict(*network_)) {
-    known[name] = tensor;
-  }
+  const StateDict own = state_dict(*network_);
+  const std::map<std::string, at::Tensor> known(own.begin(), own.end());
   StateDict fitting;
-  for (const auto& [name, tensor] : weights) {
-    const auto plain = name.starts_with("module.") ? name.substr(7) : name;
-    if (const auto found = known.find(plain);
+  for (const auto& [name, tensor] : named_as(own, weights)) {
+    if (const auto found = known.find(name);
         found != known.end() && found->second.sizes() == tensor.sizes()) {
-      fitting.emplace_back(plain, tensor);
+      fitting.emplace_back(name, tensor);
     }
   }
   if (fitting.empty()) {

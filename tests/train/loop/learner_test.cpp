@@ -110,11 +110,23 @@ TEST_F(LearnerTest, ChannelsLastIsTheWeightsFormat) {
 TEST_F(LearnerTest, WeightsOfOtherShapesAreLeftOut) {
   auto learner = make({});
   const auto missing = learner.load_weights(
-      {.model = {{"module.0.weight", at::ones({3, 4})}, {"0.bias", at::ones({9})}}});
+      {.model = {{"module.0.weight", at::ones({3, 4})}, {"module.0.bias", at::ones({9})}}});
   EXPECT_THAT(missing, testing::ElementsAre("0.bias"));
   EXPECT_EQ(weight(learner).sum().item<float>(), 12);
   EXPECT_THROW(learner.load_weights({.model = {{"other", at::ones({3, 4})}}}), UsageError);
   EXPECT_THROW(learner.load({.model = {{"0.weight", at::ones({3, 4})}}}), UsageError);
+}
+
+TEST_F(LearnerTest, WeightsOfCompiledAndWrappedModelsFit) {
+  for (const std::string prefix :
+       {"", "module.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod."}) {
+    auto learner = make({});
+    const auto missing =
+        learner.load_weights({.model = {{prefix + "0.weight", at::full({3, 4}, 2.F)},
+                                        {prefix + "0.bias", at::full({3}, 2.F)}}});
+    EXPECT_THAT(missing, testing::IsEmpty()) << prefix;
+    EXPECT_EQ(weight(learner).sum().item<float>(), 24) << prefix;
+  }
 }
 
 }  // namespace
