@@ -45,16 +45,20 @@ def end_of(job):
     return out
 
 
-def test_a_full_disk(folder, small_disk):
-    job = start(folder, *FLAGS)
-    run = folder / RUN
-    wait_for_checkpoint(run, job)
-    with open(small_disk / "filler", "wb", buffering=0) as filler:
+def fill(disk):
+    with open(disk / "filler", "wb", buffering=0) as filler:
         try:
             while True:
                 filler.write(bytes(4096))
         except OSError:
             pass
+
+
+def test_a_full_disk(folder, small_disk):
+    job = start(folder, *FLAGS)
+    run = folder / RUN
+    wait_for_checkpoint(run, job)
+    fill(small_disk)
     out = end_of(job)
     assert "No space left on device" in out and "training goes on" in out
     assert out.partition("finished 10 epochs")[2].count("a checkpoint was not saved") == 1, "each warning once"
@@ -65,6 +69,22 @@ def test_a_full_disk(folder, small_disk):
     out = train(folder, *FLAGS).stdout
     assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == 200
     assert (run / "finished").exists()
+
+
+def test_a_full_disk_ends_a_strict_run(folder, small_disk):
+    job = start(folder, *FLAGS, "--strict", "--nproc", 2)
+    run = folder / RUN
+    wait_for_checkpoint(run, job)
+    fill(small_disk)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 1, err
+    assert "--strict: a checkpoint was not saved" in err and "No space left on device" in err
+    assert "finished" not in out and "training goes on" not in out
+    assert 0 < checkpoint(run)["metrics"]["step"] < 100
+    assert not list((run / "checkpoints").glob(".*")), "no temporary file"
+    (small_disk / "filler").unlink()
+    out = train(folder, *FLAGS, "--strict", "--nproc", 2).stdout
+    assert "resumed from" in out and (run / "finished").exists()
 
 
 def test_a_folder_that_becomes_read_only(folder):

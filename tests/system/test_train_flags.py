@@ -48,7 +48,7 @@ def test_losses_change(shared, plain, flags):
 
 
 @pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--validation-batch-size", 7],
-                                   ["--find-unused-parameters"], ["--checkpoint-interval", 3], ["--data-dir", "data"],
+                                   ["--find-unused-parameters"], ["--checkpoint-interval", 3, "--strict"], ["--data-dir", "data"],
                                    ["--cuda-graph", "--cudnn-benchmark", "--tf32", "off"],
                                    ["--backend", "gloo", "--nproc", 1, "--timeout", 60]],
                          ids=lambda flags: "".join(map(str, flags)))

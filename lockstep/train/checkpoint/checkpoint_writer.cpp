@@ -72,9 +72,19 @@ void CheckpointWriter::save(const Checkpoint& checkpoint, const SaveOptions& opt
   Snapshot snapshot;
   auto root = to_value(checkpoint, [&](const at::Tensor& tensor) { return snapshot.take(tensor); });
   snapshot.copy_to(memory_.take(snapshot.bytes()));
-  write_ =
-      std::async(std::launch::async, [folder = folder_.get(), root = std::move(root),
-                                      best = options.best] { folder->save(root, {.best = best}); });
+  write_ = std::async(std::launch::async, [folder = folder_.get(), root = std::move(root),
+                                           best = options.best, retries = options.retries] {
+    for (int left = retries;; --left) {
+      try {
+        folder->save(root, {.best = best});
+        return;
+      } catch (const IoError&) {
+        if (left <= 0) {
+          throw;
+        }
+      }
+    }
+  });
   throw_error();
 }
 

@@ -18,6 +18,7 @@ struct SaveOptions {
   bool best = false;  // Becomes best.pt, too.
   // For the write before, which must be done before this one starts.
   std::chrono::milliseconds timeout = std::chrono::minutes(10);
+  int retries = 0;  // How often a write that failed begins again, with a new file.
 };
 
 // On one rank, as a rule rank 0. Not for several threads at a time.

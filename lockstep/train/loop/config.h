@@ -62,6 +62,7 @@ struct TrainConfig {
   std::string resume = "auto";           // auto, last, best, no, or the path of a checkpoint.
   std::int64_t log_interval = 50;        // Steps.
   std::int64_t checkpoint_interval = 0;  // Steps; 0: after each epoch alone.
+  bool strict = false;                   // A checkpoint that cannot be saved ends the run.
   int early_stop = 0;                    // Epochs without a better accuracy; 0: never.
   std::int64_t fast_dev_run = 0;         // So many steps and batches, and nothing is written.
   bool eval_only = false;

@@ -100,6 +100,7 @@ void visit_options(Config& config, const Visit& visit) {
   add("--log-interval,--print-freq", config.log_interval, kOutput, "steps between lines");
   add("--checkpoint-interval", config.checkpoint_interval, kOutput,
       "steps between checkpoints; 0: one after each epoch");
+  add("--strict", config.strict, kOutput, "a checkpoint that cannot be saved ends the run");
   add("--early-stop", config.early_stop, kNumbers, "epochs without a better accuracy; 0: never");
   add("--fast-dev-run", config.fast_dev_run, kOutput,
       "so many steps and validation batches; nothing is written");

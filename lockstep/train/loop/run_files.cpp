@@ -148,7 +148,12 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
   }
   claim();
   keep_rank_logs();
-  keeper_ = std::make_unique<CheckpointKeeper>(folder_.path() + "/checkpoints", on_warning_);
+  keeper_ = std::make_unique<CheckpointKeeper>(
+      folder_.path() + "/checkpoints",
+      KeeperOptions{.on_warning = on_warning_, .strict = config.strict});
+  if (!folder_.can_write() && config.strict) {
+    throw IoError("--strict: no checkpoint could be saved: " + folder_.why_not());
+  }
   if (!folder_.can_write()) {
     on_warning_(folder_.why_not() + "; training goes on without files");
   }

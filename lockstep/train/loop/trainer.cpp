@@ -287,9 +287,20 @@ void Trainer::save(const SaveOptions& options) {
   require_finite_losses(config_, position_.step, ranks, batches_.per_rank * batches_.accumulation);
   require_finite_weights(config_, position_.step, learner_.module());
   const auto rng = lockstep::rng_state(world_);
-  if (options_.keeper == nullptr) {
-    return;
+  const auto keep = [&] {
+    if (options_.keeper != nullptr) {
+      options_.keeper->save(snapshot(rng, scores), options);
+    }
+    return std::string();
+  };
+  if (config_.strict) {
+    on_rank_0(control_, keep);  // Its error is that of all ranks.
+  } else {
+    keep();
   }
+}
+
+Checkpoint Trainer::snapshot(const RngState& rng, const std::vector<RankScores>& scores) const {
   Checkpoint checkpoint;
   learner_.save_to(checkpoint);
   checkpoint.epoch = position_.epoch;
@@ -307,7 +318,7 @@ void Trainer::save(const SaveOptions& options) {
   checkpoint.input_size = data_.input;
   checkpoint.others.push_back({kScores, to_value(scores)});
   set_job(checkpoint, options_.job);
-  options_.keeper->save(checkpoint, options);
+  return checkpoint;
 }
 
 }  // namespace lockstep::train

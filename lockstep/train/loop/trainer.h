@@ -76,6 +76,8 @@ class Trainer {
   void finish_interval();
   void finish_epoch();
   void save(const SaveOptions& options);
+  [[nodiscard]] Checkpoint snapshot(const RngState& rng,
+                                    const std::vector<RankScores>& scores) const;
   void tell(const std::function<void(Observer&)>& what) const;
   void warn(const std::string& warning) const;
   [[nodiscard]] bool is_due(std::int64_t interval) const;

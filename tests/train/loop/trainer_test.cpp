@@ -57,7 +57,7 @@ TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
   (void)whole.trainer->run();
   const toys::Folder folder;
   CheckpointKeeper keeper(folder.path + "/checkpoints",
-                          [](const std::string& text) { FAIL() << text; });
+                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
   int asked = 0;  // 12 steps, 4 batches of validation, 5 steps.
   TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 21 ? SIGTERM : 0; }};
   ToyRun first(kShort, options);
@@ -81,7 +81,7 @@ TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
 TEST(Trainer, GoesOnFromACheckpointOfAnOlderProgram) {
   const toys::Folder folder;
   CheckpointKeeper keeper(folder.path + "/checkpoints",
-                          [](const std::string& text) { FAIL() << text; });
+                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
   int asked = 0;  // 12 steps, and the first batch of the validation.
   TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 12 ? SIGTERM : 0; }};
   ToyRun first(kShort, options);
@@ -111,7 +111,7 @@ TEST(Trainer, ASignalInTheValidationLeavesTheCheckpointBeforeIt) {
   (void)whole.trainer->run();
   const toys::Folder folder;
   CheckpointKeeper keeper(folder.path + "/checkpoints",
-                          [](const std::string& text) { FAIL() << text; });
+                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
   int asked = 0;  // 12 steps, and the second of four batches.
   TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 13 ? SIGTERM : 0; }};
   ToyRun first(kShort, options);
