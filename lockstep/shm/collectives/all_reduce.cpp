@@ -162,7 +162,7 @@ class Folding {
   void stage_chunk(std::size_t chunk, std::byte* staging) const {
     const auto range = chunk_at(chunk);
     if (range.count > 0) {
-      std::memcpy(staging, element(tensor_.data, range.at), range.count * element_);
+      copy(staging, element(tensor_.data, range.at), range.count);
     }
   }
 
@@ -172,8 +172,7 @@ class Folding {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       const auto range = slice_of(chunk, rank);
       if (rank != me_ && range.count > 0) {
-        std::memcpy(staging + rank * slice_bytes_, element(tensor_.data, range.at),
-                    range.count * element_);
+        copy(staging + rank * slice_bytes_, element(tensor_.data, range.at), range.count);
       }
     }
   }
@@ -201,11 +200,15 @@ class Folding {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
       const auto range = slice_of(chunk, rank);
       if (rank != me_ && range.count > 0) {
-        std::memcpy(element(tensor_.data, range.at),
-                    team_.staging(static_cast<int>(rank)) + rank * slice_bytes_,
-                    range.count * element_);
+        copy(element(tensor_.data, range.at),
+             team_.staging(static_cast<int>(rank)) + rank * slice_bytes_, range.count);
       }
     }
+  }
+
+  void copy(std::byte* to, const std::byte* from, std::size_t count) const {
+    std::memcpy(to, from, count * element_);
+    team_.count_copied(count * element_);
   }
 
   void fold(std::size_t count) { shm::reduce(reduction_, inputs_, outputs_, count, factors_); }

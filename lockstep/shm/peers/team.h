@@ -6,6 +6,7 @@
 // and why it is correct.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -90,6 +91,10 @@ class Team {
   };
   [[nodiscard]] Scratch& scratch() { return scratch_; }
 
+  // Counts what reductions copied into and out of staging buffers. Any thread may ask.
+  void count_copied(std::size_t bytes) { copied_.fetch_add(bytes, std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t copied() const { return copied_.load(std::memory_order_relaxed); }
+
   // Collectives that were announced so far.
   [[nodiscard]] std::uint64_t sequence() const { return sequence_; }
   // "all_reduce #12 (sum, float32, 256 elements) on rank 0 of 2".
@@ -113,6 +118,7 @@ class Team {
   std::uint64_t sequence_ = 0;
   std::uint64_t phase_ = 0;
   std::uint64_t turn_ = 0;
+  std::atomic<std::uint64_t> copied_{0};
 };
 
 }  // namespace lockstep::shm

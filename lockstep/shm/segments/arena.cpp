@@ -16,7 +16,7 @@ constexpr std::size_t kLeastPiece = std::size_t{1} << 20;
 }  // namespace
 
 Arena::Arena(Segment& segment, std::size_t begin, Word* piece_ends)
-    : segment_(segment), piece_ends_(piece_ends), backed_until_(begin) {
+    : segment_(segment), piece_ends_(piece_ends), begin_(begin), backed_until_(begin) {
   if (segment.bytes() > begin) {
     free_[begin] = segment.bytes() - begin;
   }
@@ -121,6 +121,21 @@ void Arena::fill_holes(std::size_t begin, std::size_t end) {
 void Arena::freeze() {
   const std::lock_guard lock(mutex_);
   frozen_ = true;
+}
+
+Arena::Usage Arena::usage() {
+  if (!fork_guard_.in_owner()) {
+    return {};
+  }
+  const auto sum = [](const auto& blocks) {
+    std::size_t bytes = 0;
+    for (const auto& [offset, size] : blocks) {
+      bytes += size;
+    }
+    return bytes;
+  };
+  const std::lock_guard lock(mutex_);
+  return {.allocated_bytes = sum(taken_), .reserved_bytes = backed_until_ - begin_ - sum(holes_)};
 }
 
 void Arena::give_back(std::size_t offset) {

@@ -31,6 +31,12 @@ class Arena {
   // was.
   void freeze();
 
+  struct Usage {
+    std::size_t allocated_bytes = 0;  // Handed out, in whole pages.
+    std::size_t reserved_bytes = 0;   // Of the machine's memory; what was given back counts, too.
+  };
+  [[nodiscard]] Usage usage();  // Nothing in a fork.
+
  private:
   void grow(std::size_t bytes, const std::string& what);
   void extend(std::size_t bytes);
@@ -45,6 +51,7 @@ class Arena {
   std::map<std::size_t, std::size_t> free_;  // Offset to bytes; neighbours of a piece are merged.
   std::map<std::size_t, std::size_t> taken_;
   std::map<std::size_t, std::size_t> holes_;  // Below backed_until_, without pages again.
+  std::size_t begin_;
   std::size_t backed_until_;
 };
 

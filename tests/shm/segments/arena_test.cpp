@@ -55,6 +55,25 @@ TEST_F(ShmArena, TakesNoMoreOfTheMachineThanWasAskedFor) {
   EXPECT_EQ(backed(), 3 * kPage);
 }
 
+TEST_F(ShmArena, TellsWhatItHandedOutAndWhatItHolds) {
+  const auto expect = [&](std::size_t allocated) {
+    EXPECT_EQ(arena_.usage().allocated_bytes, allocated);
+    EXPECT_EQ(arena_.usage().reserved_bytes, backed());
+  };
+  expect(0);
+  const auto small = take(kMiB);
+  const auto large = take(40 * kMiB);
+  take(kPage);
+  expect(41 * kMiB + kPage);
+  arena_.give_back(small);
+  expect(40 * kMiB + kPage);
+  arena_.give_back(large);
+  expect(kPage);
+  EXPECT_EQ(backed(), kMiB + kPage);
+  take(300 * kMiB);
+  expect(300 * kMiB + kPage);
+}
+
 TEST_F(ShmArena, APieceThatCameBackIsHandedOutAgain) {
   const auto first = take(10 * kPage);
   take(kPage);
