@@ -68,6 +68,14 @@ PlacedMemory& placed_memory() {
 // A pointer, so that no destructor runs when a thread ends: others might still ask after that.
 thread_local std::shared_ptr<MemorySource>* source_of_this_thread = nullptr;  // NOLINT
 
+// NOLINTNEXTLINE: as c10's allocator, which asks it.
+std::atomic<std::shared_ptr<MemorySource>*> source_of_all_threads = nullptr;
+
+// The one to ask, or null.
+std::shared_ptr<MemorySource>* source_to_ask() {
+  return source_of_this_thread != nullptr ? source_of_this_thread : source_of_all_threads.load();
+}
+
 c10::Allocator* usual = nullptr;  // NOLINT: a deleter of c10's has nothing but the address.
 
 void free_or_give_back(void* data) {
@@ -79,10 +87,11 @@ void free_or_give_back(void* data) {
 class PlacementAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
-    if (source_of_this_thread == nullptr) {
+    const auto* const source = source_to_ask();
+    if (source == nullptr) {
       return as_ours(usual->allocate(bytes));
     }
-    const auto asked = *source_of_this_thread;
+    const auto asked = *source;
     const auto place = asked->memory_for(bytes);
     c10::DataPtr made;
     if (place.data != nullptr) {
@@ -116,8 +125,8 @@ std::atomic<bool> wanted = true;
 
 void warn_of_another_allocator() {
   TORCH_WARN_ONCE(
-      "the program has a CPU allocator of its own (c10::SetCPUAllocator), so gradients are copied "
-      "into their buckets instead of being allocated there; ",
+      "the program has a CPU allocator of its own (c10::SetCPUAllocator), so tensors are not "
+      "allocated in shared memory: gradients, for one, are copied into their buckets; ",
       kSwitch, "=0 says that this is meant");
 }
 
@@ -164,6 +173,12 @@ void set_memory_source(std::shared_ptr<MemorySource> memory_source) {
                     memory_source ? new std::shared_ptr<MemorySource>(std::move(memory_source))
                                   : nullptr);  // NOLINT
   delete before;                               // NOLINT
+}
+
+void set_memory_source_of_all_threads(std::shared_ptr<MemorySource> memory_source) {
+  source_of_all_threads = memory_source
+                              ? new std::shared_ptr<MemorySource>(std::move(memory_source))
+                              : nullptr;  // NOLINT
 }
 
 std::shared_ptr<MemorySource> memory_source() {

@@ -6,6 +6,7 @@
 
 #include "lockstep/comm/backends/shm/work.h"
 #include "lockstep/comm/backends/support/cpu_backend.h"
+#include "lockstep/comm/placement_allocator.h"
 #include "lockstep/comm/progress_board.h"
 
 namespace lockstep::comm {
@@ -42,6 +43,14 @@ class ShmBackend : public CpuBackend, public ProgressBoard {
   // Allocates a tensor that is reduced in place, without a copy, if all ranks use such a tensor.
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
+  // Lets LibTorch allocate large tensors there; see ArenaSource. It does not keep the group.
+  [[nodiscard]] std::shared_ptr<MemorySource> arena_source() const;
+
+  struct MemoryStats {
+    shm::Arena::Usage arena;         // Of this rank.
+    std::uint64_t copied_bytes = 0;  // By all_reduce and reduce, into and out of staging buffers.
+  };
+  [[nodiscard]] MemoryStats memory_stats() const;
 
   // Every barrier names the ranks that did not come. This one names them on rank 0, after its own
   // timeout; the others wait for rank 0 at most for the group's timeout.
