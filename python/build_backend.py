@@ -112,7 +112,7 @@ def pack(package, version, folder):
     tag = f"{TAG}-{TAG}-{PLATFORM}"
     name = f"lockstep-{version}-{tag}.whl"
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    files = [package / "lockstep" / file for file in ("__init__.py", "_build.py", "_C" + suffix)]
+    files = [package / "lockstep" / file for file in ("__init__.py", "_arena.py", "_build.py", "_C" + suffix)]
     files += [package / info / file for file in ("METADATA", "entry_points.txt")]
     contents = {str(file.relative_to(package)): file.read_bytes() for file in files}
     contents[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: lockstep\nRoot-Is-Purelib: false\nTag: {tag}\n".encode()

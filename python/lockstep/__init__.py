@@ -15,12 +15,22 @@ if torch.__version__ != TORCH_VERSION:
         "build it again, in a checkout of lockstep: pip install --force-reinstall ./python"
     )
 
-from . import _C  # noqa: E402
+from . import _arena, _C  # noqa: E402
+from ._arena import arena, memory_stats  # noqa: E402, F401
+
+
+def _make_backend(store, rank, size, timeout):
+    wants_arena = _arena.is_wanted()  # A wrong value is an error before anyone waits.
+    is_default_group = not dist.is_initialized()
+    backend = _C.make_backend(store, rank, size, timeout)
+    if wants_arena and is_default_group and size > 1:
+        _arena.use_in_all_threads(backend)
+    return backend
 
 
 def register():
     """Makes "lockstep" a backend of torch.distributed, for CPU tensors; harmless when repeated."""
-    dist.Backend.register_backend("lockstep", _C.make_backend, devices=["cpu"])
+    dist.Backend.register_backend("lockstep", _make_backend, devices=["cpu"])
 
 
 register()
