@@ -82,6 +82,7 @@ API_SECTION = "# API"  # In that file: the umbrella header and what it includes,
 # Sources without a test file of their own, and why.
 WITHOUT_TEST = {
     r"lockstep/cli/.*": "programs; tests/system runs them as a user does",
+    r"lockstep/nn/batch_norm_(cpu|gpu)\.cpp": "batch_norm_over_ranks_test.cpp and batch_norm_gpu_test.cpp",
     r"lockstep/base/crc32c_(arm|x86)\.cpp": "crc32c_test.cpp compares what this machine has with the table",
     r".*(/|_)(missing|stub)\.cpp": "stands in where a machine lacks something; says so and does nothing",
 }

@@ -10,6 +10,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <limits>
 #include <random>
 #include <sstream>
 
@@ -27,8 +29,9 @@ constexpr std::int64_t kEpochs = 2;
 
 // The ranks of a run wait for each other after each step, as training does.
 struct Shared {
-  std::array<std::atomic<std::int64_t>, kMostRanks> done{};  // Steps of each rank.
-  std::atomic<std::int64_t> saved = 0;                       // Steps whose state is on disk.
+  std::array<std::atomic<std::int64_t>, kMostRanks> done{};      // Steps of each rank.
+  std::atomic<std::int64_t> saved = 0;                           // Steps whose state is on disk.
+  std::int64_t most = std::numeric_limits<std::int64_t>::max();  // Before it is killed.
 };
 
 class SharedMemory {
@@ -104,7 +107,7 @@ int run_rank(const Job& job, std::int64_t ranks, std::int64_t rank,
         write_state(folder, state);
         shared->saved = step;
       }
-      wait_until([&] { return shared->saved >= step; });
+      wait_until([&] { return shared->saved >= step && step < shared->most; });
       ++step;
     }
     if (loader.state_dict().epoch + 1 == kEpochs) {
@@ -149,12 +152,15 @@ void append_order(const test::TemporaryFolder& folder, std::int64_t ranks,
 void run(const Job& job, std::int64_t ranks, std::int64_t steps,
          const test::TemporaryFolder& folder, std::vector<std::int64_t>& order) {
   const SharedMemory shared;
+  const bool killed = steps > 0;
+  if (killed) {
+    shared->most = steps + 2;  // Else it could be over before it is killed.
+  }
   std::vector<pid_t> pids;
   for (std::int64_t rank = 0; rank < ranks; ++rank) {
     pids.push_back(
         test::fork_child([&, rank] { return run_rank(job, ranks, rank, folder, shared); }));
   }
-  const bool killed = steps > 0;
   if (killed) {
     wait_until([&] { return shared->saved >= steps; });
     for (const pid_t pid : pids) {
