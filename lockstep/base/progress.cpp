@@ -14,7 +14,7 @@ std::uint64_t pack_progress(const Progress& progress) {
 
 Progress unpack_progress(std::uint64_t word) {
   const std::uint64_t phase = word & kPhaseMask;
-  const bool known = phase <= static_cast<std::uint64_t>(Phase::kBetweenSteps);
+  const bool known = phase <= static_cast<std::uint64_t>(Phase::kSaving);
   return {.phase = known ? static_cast<Phase>(phase) : Phase::kUnknown, .step = word >> kPhaseBits};
 }
 
@@ -27,6 +27,8 @@ std::string text_of(const Progress& progress) {
       return "in backward of step " + step;
     case Phase::kBetweenSteps:
       return "past step " + step;
+    case Phase::kSaving:
+      return "saving the checkpoint of step " + step;
     case Phase::kUnknown:
       break;
   }

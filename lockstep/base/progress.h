@@ -7,11 +7,17 @@
 
 namespace lockstep {
 
-enum class Phase : std::uint8_t { kUnknown, kForward, kBackward, kBetweenSteps };
+enum class Phase : std::uint8_t {
+  kUnknown,
+  kForward,
+  kBackward,
+  kBetweenSteps,
+  kSaving,  // A checkpoint. Whoever says so ends it in a time of its own: others wait longer.
+};
 
 struct Progress {
   Phase phase = Phase::kUnknown;
-  std::uint64_t step = 0;  // Steps that it has begun.
+  std::uint64_t step = 0;  // Steps that it has begun, or the one that it saves.
 
   bool operator==(const Progress&) const = default;
 };

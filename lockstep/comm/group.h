@@ -80,8 +80,8 @@ class Group {
   // "kind/0", "kind/1", ...
   [[nodiscard]] std::string next_name(const std::string& kind) const;
 
-  // Tells the others what this rank is doing, for their errors. Only shared memory can do this. The
-  // cost is negligible.
+  // Tells the others what this rank is doing, for their errors; for one that saves they wait longer
+  // than the timeout. Only shared memory can do this. The cost is negligible.
   void report(const Progress& progress) const;
   // What a rank of the group said last; nothing where the backend cannot tell.
   [[nodiscard]] std::optional<Progress> progress_of(int rank) const;

@@ -21,6 +21,8 @@ std::string name_of(const Progress& now) {
       return "backward of step " + step;
     case Phase::kBetweenSteps:
       return "after step " + step;
+    case Phase::kSaving:
+      return "saving the checkpoint of step " + step;
     case Phase::kUnknown:
       break;
   }

@@ -7,7 +7,7 @@ namespace {
 
 TEST(Progress, SurvivesTheWord) {
   for (const auto phase :
-       {Phase::kUnknown, Phase::kForward, Phase::kBackward, Phase::kBetweenSteps}) {
+       {Phase::kUnknown, Phase::kForward, Phase::kBackward, Phase::kBetweenSteps, Phase::kSaving}) {
     const Progress progress{.phase = phase, .step = 123'456'789'012};
     EXPECT_EQ(unpack_progress(pack_progress(progress)), progress);
   }
@@ -23,6 +23,7 @@ TEST(Progress, TellsWhereARankIs) {
   EXPECT_EQ(text_of({.phase = Phase::kForward, .step = 12}), "in forward of step 12");
   EXPECT_EQ(text_of({.phase = Phase::kBackward, .step = 12}), "in backward of step 12");
   EXPECT_EQ(text_of({.phase = Phase::kBetweenSteps, .step = 12}), "past step 12");
+  EXPECT_EQ(text_of({.phase = Phase::kSaving, .step = 12}), "saving the checkpoint of step 12");
 }
 
 }  // namespace

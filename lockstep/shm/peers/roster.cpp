@@ -42,6 +42,16 @@ Progress Roster::progress_of(int rank) const {
   return unpack_progress(memory_.control(rank).progress.load(std::memory_order_relaxed));
 }
 
+std::optional<std::string> Roster::saving_among(const std::vector<int>& ranks) const {
+  for (const int rank : ranks) {
+    const auto progress = progress_of(rank);
+    if (progress.phase == Phase::kSaving && !is_stopped(rank)) {
+      return who(rank) + " is busy: " + text_of(progress);
+    }
+  }
+  return std::nullopt;
+}
+
 void Roster::look() const { Liveness::of_this_process().look(); }
 
 std::optional<int> Roster::ended_by(int rank) const {

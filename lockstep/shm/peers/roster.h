@@ -22,6 +22,9 @@ class Roster {
   [[nodiscard]] std::string self() const;                  // "rank 0 of 2".
   [[nodiscard]] std::string last_call_of(int rank) const;  // "its last call: all_reduce #3 (...)".
   [[nodiscard]] Progress progress_of(int rank) const;
+  // "rank 0 (pid 7 on box) is busy: saving the checkpoint of step 12", if one of them says so and
+  // is not stopped.
+  [[nodiscard]] std::optional<std::string> saving_among(const std::vector<int>& ranks) const;
 
   // Finds out who has ended; one system call for all ranks.
   void look() const;

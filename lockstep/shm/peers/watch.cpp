@@ -1,6 +1,7 @@
 #include "lockstep/shm/peers/watch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/process_tree.h"
 #include "lockstep/base/text.h"
@@ -31,9 +32,11 @@ Watch::Watch(int rank, Memory& memory, std::vector<Peer> peers, Options options)
 
 void Watch::wait(const Wait& wait, Then then) {
   StoppedRanks stopped([this](int rank) { return roster_.is_stopped(rank); });
+  Deadline deadline = wait.deadline;
+  bool waits_longer = false;
   while (true) {
     throw_if_broken();
-    if (sleep(wait)) {
+    if (sleep(wait, deadline)) {
       return;
     }
     look(wait, then);
@@ -45,10 +48,17 @@ void Watch::wait(const Wait& wait, Then then) {
       if (options_.notice) {
         options_.notice(wait.what() + ": " + who(rank) + " is stopped (" +
                         roster_.last_call_of(rank) + "); waiting until it goes on, at most " +
-                        to_text(wait.deadline.remaining()));
+                        to_text(deadline.remaining()));
       }
     }
-    if (wait.deadline.passed()) {
+    if (const auto saving = roster_.saving_among(awaited)) {
+      deadline = Deadline::in(wait.deadline.total());
+      if (wait.deadline.passed() && !std::exchange(waits_longer, true) && options_.notice) {
+        options_.notice(wait.what() + ": " + *saving + "; waiting longer than the timeout of " +
+                        to_text(wait.deadline.total()));
+      }
+    }
+    if (deadline.passed()) {
       fail({.reason = Reason::kLate, .culprit = awaited.empty() ? rank_ : awaited.front()},
            wait.what() + ": timed out: " + late_text(awaited) + " after " +
                to_text(wait.deadline.total()) +
@@ -98,13 +108,13 @@ void Watch::throw_if_given_up(std::uint64_t phase, const std::function<std::stri
 // The sleeper says that it sleeps, then looks once more; the one that rings changes the word, then
 // looks for sleepers. In the one order of all sequentially consistent operations one of the two
 // comes first, so no bell is missed.
-bool Watch::sleep(const Wait& wait) {
+bool Watch::sleep(const Wait& wait, const Deadline& deadline) {
   Control& own = memory_.control(rank_);
   own.sleepers.fetch_add(1);
   const auto heard = own.bell.load();
   bool ready = wait.ready();
   if (!ready) {
-    futex_wait(own.bell, heard, std::min(kPoll, wait.deadline.remaining()));
+    futex_wait(own.bell, heard, std::min(kPoll, deadline.remaining()));
     ready = wait.ready();
     if (ready && own.bell.load() == heard && options_.bell_patience.count() > 0) {
       wait_for_bell(heard);

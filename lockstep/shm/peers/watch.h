@@ -43,7 +43,8 @@ class Watch {
     kGoOn,   // Only this wait is over.
   };
   // Sleeps until ready, looking after the needed ranks. Throws PeerError if one of them ended,
-  // left or failed, if the deadline passes, or after leave().
+  // left or failed, if the deadline passes, or after leave(). While an awaited rank says that it
+  // saves a checkpoint, time does not run out: afterwards it has all of it again.
   void wait(const Wait& wait, Then then);
   // The same without sleeping or a deadline: throws if the wait cannot succeed, else returns.
   void look(const Wait& wait, Then then);
@@ -92,7 +93,7 @@ class Watch {
   [[nodiscard]] std::string explain(const std::vector<Failure>& failures) const;
   [[nodiscard]] std::string explain(const Failure& failure) const;
   [[nodiscard]] std::string late_text(const std::vector<int>& ranks) const;
-  bool sleep(const Wait& wait);
+  bool sleep(const Wait& wait, const Deadline& deadline);
   void wait_for_bell(std::uint32_t heard);
   void ring_all() const;
   [[noreturn]] void fail(const Failure& failure, const std::string& text, Then then);

@@ -19,6 +19,7 @@
 #include "lockstep/train/loop/restart_cost.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/run_files.h"
+#include "lockstep/train/loop/saving_note.h"
 #include "lockstep/train/loop/summary.h"
 #include "lockstep/train/loop/trainer.h"
 #include "lockstep/train/run/gpu_monitor.h"
@@ -236,6 +237,7 @@ class Session {
   int finish(Outcome outcome, std::optional<RunFiles>& files, const Extras& extras) {
     console_.finish();
     if (files) {
+      const SavingNote note(world_, outcome.position.step);
       outcome.is_saved = files->finish(outcome.stopped_by == 0);
     }
     if (writes()) {

@@ -10,6 +10,7 @@
 #include "lockstep/train/loop/interval.h"
 #include "lockstep/train/loop/nonfinite.h"
 #include "lockstep/train/loop/resume.h"
+#include "lockstep/train/loop/saving_note.h"
 #include "lockstep/train/loop/validate.h"
 
 namespace lockstep::train {
@@ -289,6 +290,9 @@ void Trainer::save(const SaveOptions& options) {
   const auto rng = lockstep::rng_state(world_);
   const auto keep = [&] {
     if (options_.keeper != nullptr) {
+      // The others may wait in either: in the last step they go on to the world's collectives.
+      const SavingNote note(control_, position_.step);
+      const SavingNote note_in_world(world_, position_.step);
       options_.keeper->save(snapshot(rng, scores), options);
     }
     return std::string();

@@ -2,9 +2,15 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <csignal>
+#include <stdexcept>
+#include <thread>
+#include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/file_system.h"
+#include "lockstep/comm/spawn.h"
 #include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
@@ -50,6 +56,43 @@ TEST(Trainer, MakesAllStepsAndValidatesEachEpoch) {
   EXPECT_EQ(outcome.position.step, 24);
   EXPECT_EQ(outcome.samples, 192);
   EXPECT_LT(run.seen.losses.back(), run.seen.losses.front());
+}
+
+// The first write takes longer than the timeout of collectives.
+struct SlowFiles : checkpoint::FileSystem {
+  int fsync(int file) override {
+    if (!std::exchange(is_slow_no_more, true)) {
+      std::this_thread::sleep_for(std::chrono::seconds(7));
+    }
+    return checkpoint::FileSystem::fsync(file);
+  }
+  bool is_slow_no_more = false;
+};
+
+TEST(Trainer, ARankThatWaitsForItsDiskIsWaitedFor) {
+  EXPECT_NO_THROW(spawn(2, [](int rank) {
+    const TrainConfig config{.batch_size = 24, .epochs = 1, .checkpoint_interval = 1};
+    const Group world = init_process_group({.timeout = std::chrono::seconds(4)});
+    at::manual_seed(3);
+    const auto source = toys::table();
+    const auto batches = plan_batches(config, 96, 2);
+    Learner learner(config, batches, toys::network(), world);
+    const toys::Folder folder;
+    SlowFiles files;
+    CheckpointKeeper keeper(
+        folder.path + "/checkpoints",
+        {.on_warning = [](const std::string& text) { throw std::runtime_error(text); },
+         .files = &files});
+    Trainer trainer(config, source, batches, learner, world,
+                    {.keeper = rank == 0 ? &keeper : nullptr});
+    const auto outcome = trainer.run();
+    if (outcome.position.step != 2 || !keeper.finish()) {
+      throw std::runtime_error("it did not train to its end");
+    }
+    if (rank == 0 && !files.is_slow_no_more) {
+      throw std::runtime_error("nothing was slow");
+    }
+  }));
 }
 
 TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
