@@ -240,4 +240,12 @@ Loaded load_newest(const std::string& path) {
                 older.reason);
 }
 
+Loaded load_file_or_newest(const std::string& path) {
+  struct stat status{};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    return load_newest(path);
+  }
+  return {read_checkpoint(path), path, ""};
+}
+
 }  // namespace lockstep::checkpoint

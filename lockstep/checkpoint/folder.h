@@ -38,6 +38,8 @@ struct Loaded {
 // is not read here: then it may be sound, and an older one would lose work unseen. Refuses, as
 // Folder does, a link and a folder that everyone may write to.
 Loaded load_newest(const std::string& path);
+// load_newest() of a folder, read_checkpoint() of anything else.
+Loaded load_file_or_newest(const std::string& path);
 
 class Folder {
  public:

@@ -109,11 +109,13 @@ std::string_view name_of(Format format) {
 Document read_document(const std::string& file, std::span<const std::byte> bytes,
                        std::shared_ptr<const void> owner) {
   if (as_text(bytes).starts_with("PK\x03\x04")) {
-    PtFile pt = read_pt(file, bytes, std::move(owner));
-    return {std::move(pt.root), pt.is_ours ? Format::kLockstep : Format::kTorch, bytes.size()};
+    PtFile pt = read_pt(file, bytes, owner);
+    return {std::move(pt.root), pt.is_ours ? Format::kLockstep : Format::kTorch, bytes.size(),
+            bytes, std::move(owner)};
   }
   if (looks_like_safetensors(bytes)) {
-    return {read_safetensors(file, bytes, owner), Format::kSafetensors, bytes.size()};
+    return {read_safetensors(file, bytes, owner), Format::kSafetensors, bytes.size(), bytes,
+            std::move(owner)};
   }
   if (looks_legacy(bytes)) {
     const bool is_torchs = !as_text(bytes).starts_with('\x80') || has_torchs_number(bytes);

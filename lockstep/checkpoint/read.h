@@ -19,7 +19,9 @@ std::string_view name_of(Format format);
 struct Document {
   Value root;
   Format format = Format::kTorch;
-  std::size_t bytes = 0;  // The file's size.
+  std::size_t bytes = 0;               // The file's size.
+  std::span<const std::byte> content;  // The file's bytes, as they were checked.
+  std::shared_ptr<const void> owner;   // Of these bytes.
 };
 
 // The whole file is read; tensors share its memory. Throws IoError: the file cannot be read, is

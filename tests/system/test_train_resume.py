@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import time
 
@@ -48,6 +49,28 @@ def test_a_signal_stops_in_order_and_the_same_command_goes_on(folder, whole, num
     assert 0 < checkpoint(folder / RUN)["metrics"]["step_in_epoch"] < 20
     out = train(folder, *FLAGS).stdout
     assert "resumed from" in out
+    require_same(folder / RUN, whole)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(folder, whole):
+    flags = [*FLAGS, "--checkpoint-interval", 7]
+    job = start(folder, *flags)
+    wait_for_steps(folder / RUN, 45, job)
+    job.kill()
+    job.communicate()
+    last = folder / RUN / "checkpoints/last.pt"
+    saved = checkpoint(folder / RUN)
+    name, tensor = max(saved["model"].items(), key=lambda item: item[1].numel())
+    content = bytearray(last.read_bytes())
+    offset = content.index(tensor.numpy().tobytes()) + 10
+    content[offset] ^= 1
+    last.write_bytes(content)
+    out = train(folder, *flags).stdout
+    assert f"resumed from '{RUN}/checkpoints/prev.pt'" in out
+    told = next(line for line in out.splitlines() if "resumed from" in line)
+    assert f"{RUN}/checkpoints/last.pt' is damaged" in told and f"'model.{name}'" in told and "at byte " in told
+    told_at = int(re.search(r"at byte (\d+)", told)[1])
+    assert offset - tensor.numel() * 4 <= told_at <= offset
     require_same(folder / RUN, whole)
 
 

@@ -239,12 +239,7 @@ Checkpoint from_value(const std::string& file, const Value& root, const MapLocat
 }
 
 LoadedCheckpoint load_checkpoint(const std::string& path, const MapLocation& map_location) {
-  std::error_code error;
-  if (!std::filesystem::is_directory(path, error)) {
-    const auto document = checkpoint::read_checkpoint(path);
-    return {from_value(path, document.root, map_location, document.format), path, ""};
-  }
-  const auto loaded = checkpoint::load_newest(path);
+  const auto loaded = checkpoint::load_file_or_newest(path);
   return {from_value(loaded.file, loaded.document.root, map_location, loaded.document.format),
           loaded.file, loaded.reason};
 }

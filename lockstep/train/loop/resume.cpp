@@ -1,27 +1,18 @@
 #include "lockstep/train/loop/resume.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/checkpoint/cursor.h"
+#include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/read.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr const char* kJob = "job";
-
-std::string content_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) {
-    throw IoError("'" + path + "' cannot be read");
-  }
-  return content;
-}
 
 }  // namespace
 
@@ -49,25 +40,30 @@ std::string on_rank_0(const Group& group, const std::function<std::string()>& wo
 
 std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path) {
   LoadedCheckpoint loaded;
-  const auto found = on_rank_0(group, [&]() -> std::string {
+  checkpoint::Document document;
+  loaded.file = on_rank_0(group, [&]() -> std::string {
     if (path.empty()) {
       return "";
     }
-    loaded = load_checkpoint(path, "cpu");
-    return loaded.file;
+    auto read = checkpoint::load_file_or_newest(path);
+    document = std::move(read.document);
+    loaded.reason = read.reason;
+    loaded.checkpoint = from_value(read.file, document.root, "cpu", document.format);
+    return read.file;
   });
-  if (found.empty()) {
+  if (loaded.file.empty()) {
     return std::nullopt;
   }
-  // The file's own bytes, so that all ranks have the same tensors.
-  const auto content = std::make_shared<const std::string>(
-      on_rank_0(group, [&] { return group.size() > 1 ? content_of(found) : ""; }));
+  // The bytes that rank 0 has read and checked, so that all ranks have the same tensors: the file
+  // of this name may be another one by now.
+  const auto content = std::make_shared<const std::string>(on_rank_0(group, [&] {
+    return group.size() > 1 ? std::string(checkpoint::as_text(document.content)) : "";
+  }));
   loaded.reason = on_rank_0(group, [&] { return loaded.reason; });
   if (group.rank() != 0) {
-    const auto document = checkpoint::read_document(
-        found, std::as_bytes(std::span(content->data(), content->size())), content);
-    loaded.checkpoint = from_value(found, document.root, "cpu", document.format);
-    loaded.file = found;
+    document = checkpoint::read_document(
+        loaded.file, std::as_bytes(std::span(content->data(), content->size())), content);
+    loaded.checkpoint = from_value(loaded.file, document.root, "cpu", document.format);
   }
   return loaded;
 }

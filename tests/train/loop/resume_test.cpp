@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
 #include "lockstep/train/checkpoint/checkpoint_writer.h"
@@ -34,6 +38,48 @@ TEST(LoadOnAllRanks, OthersGetWhatRank0Reads) {
         return;
       }
       throw UsageError("no error");
+    });
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+// Read a second time, it would be another one for the others than for rank 0.
+TEST(LoadOnAllRanks, AFileThatIsReplacedMeanwhileIsTheSameForAll) {
+  const toys::Folder folder;
+  const int status = test::run_in_child([&] {
+    spawn(2, [&](int rank) {
+      const auto world = init_process_group({.backend = "gloo"});
+      const std::string file = folder.path + "/now.pt";
+      std::atomic<bool> is_done = rank != 0;
+      if (rank == 0) {
+        for (const float version : {1.F, 2.F}) {
+          const auto path = folder.path + "/" + std::to_string(static_cast<int>(version));
+          CheckpointWriter writer(path);
+          writer.save({.model = {{"weight", at::ones({2}) * version}}});
+          writer.wait();
+        }
+        std::filesystem::copy_file(folder.path + "/1/last.pt", file);
+      }
+      std::thread replaces([&] {
+        for (int i = 0; !is_done; ++i) {
+          const auto next = folder.path + "/next.pt";
+          std::filesystem::create_hard_link(folder.path + (i % 2 == 0 ? "/2" : "/1") + "/last.pt",
+                                            next);
+          std::filesystem::rename(next, file);
+        }
+      });
+      int others = 0;
+      for (int i = 0; i < 200; ++i) {
+        const auto loaded = load_on_all_ranks(world, file);
+        const auto own = loaded->checkpoint.model.at(0).second.sum().item<float>();
+        others += on_rank_0(world, [&] { return std::to_string(own); }) != std::to_string(own);
+      }
+      is_done = true;
+      replaces.join();
+      if (others != 0) {
+        throw UsageError("another file in " + std::to_string(others) + " of 200");
+      }
     });
     return 0;
   });
