@@ -1,8 +1,11 @@
 #include "lockstep/checkpoint/folder.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cstdio>
+#include <random>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -13,8 +16,6 @@ namespace lockstep::checkpoint {
 namespace {
 
 constexpr const char* kNames[] = {"last.pt", "prev.pt", "best.pt"};
-
-std::string temporary(const std::string& name) { return "." + name + ".tmp"; }
 
 // "link/" would be what the link points to.
 std::string without_slashes(const std::string& path) {
@@ -31,15 +32,20 @@ void refuse_link(const std::string& path) {
 }
 
 // Others could replace the files. In a folder with the sticky bit they cannot.
-void refuse_if_open_to_all(const std::string& path, const struct stat& status) {
+void refuse_if_open_to_all(const std::string& path, int folder) {
+  struct stat status{};
+  if (::fstat(folder, &status) != 0) {
+    throw_errno("looking at the folder of checkpoints '" + path + "'");
+  }
   if ((status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0) {
     throw IoError("the folder of checkpoints '" + path +
                   "' can be written by everyone, who could replace them; chmod o-w it");
   }
 }
 
-UniqueFd open_folder(FileSystem& files, const std::string& path) {
-  UniqueFd folder(files.open_folder(path));
+// What an open() gave.
+UniqueFd opened(int descriptor, const std::string& path) {
+  UniqueFd folder(descriptor);
   if (!folder) {
     const int error = errno;
     refuse_link(path);
@@ -49,11 +55,28 @@ UniqueFd open_folder(FileSystem& files, const std::string& path) {
   return folder;
 }
 
+UniqueFd open_folder(FileSystem& files, const std::string& path) {
+  return opened(files.open_folder(path), path);
+}
+
 struct Place {
   FileSystem& files;
   const std::string& path;
   int folder;
+  std::string suffix = {};  // Of temporary names; empty where a lock keeps other writers away.
+
+  [[nodiscard]] std::string temporary(const std::string& name) const {
+    return "." + name + suffix + ".tmp";
+  }
 };
+
+// Writers of one file that have no lock must not meet in a temporary one.
+std::string random_suffix() {
+  std::random_device random;
+  char text[24];
+  std::snprintf(text, sizeof text, ".%08x%08x", random(), random());
+  return text;
+}
 
 // The steps of one replacement. What it made and did not rename goes with it.
 class Steps {
@@ -66,6 +89,11 @@ class Steps {
   }
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
+
+  // A name as it is until the file is whole.
+  [[nodiscard]] std::string temporary(const std::string& name) const {
+    return place_.temporary(name);
+  }
 
   // The file under its temporary name, on the disk.
   void write(const std::function<void(const Sink&)>& content) {
@@ -153,7 +181,7 @@ void replace(const Place& place, const Replacement& replacement,
   const bool had_one =
       !replacement.previous.empty() && steps.link(replacement.name, replacement.previous);
   if (!replacement.also.empty()) {  // Before it is the newest, which a restarted run goes on from.
-    steps.link(temporary(replacement.name), replacement.also);
+    steps.link(steps.temporary(replacement.name), replacement.also);
     steps.rename(replacement.also);
   }
   steps.rename(replacement.name);
@@ -166,8 +194,8 @@ void replace(const Place& place, const Replacement& replacement,
 // Without links the first save would work, and no other.
 void check_links(const Place& place) {
   Steps steps(place, kNames[0]);
-  const std::string from = temporary(kNames[0]);
-  const std::string to = temporary(kNames[1]);
+  const std::string from = place.temporary(kNames[0]);
+  const std::string to = place.temporary(kNames[1]);
   steps.create(from);
   if (place.files.link(place.folder, from, to) != 0) {
     if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS) {
@@ -185,17 +213,14 @@ void check_links(const Place& place) {
 
 void replace_file(FileSystem& files, const std::string& folder, const Replacement& replacement,
                   const std::function<void(const Sink&)>& write) {
-  const UniqueFd opened = open_folder(files, folder);
-  replace({files, folder, opened.get()}, replacement, write);
+  const UniqueFd descriptor = open_folder(files, folder);
+  refuse_if_open_to_all(folder, descriptor.get());
+  replace({files, folder, descriptor.get(), random_suffix()}, replacement, write);
 }
 
 Folder::Folder(const std::string& path, FileSystem& files)
     : path_(without_slashes(path)), files_(files), folder_(open_folder(files_, path_)) {
-  struct stat status{};
-  if (::fstat(folder_.get(), &status) != 0) {
-    throw_errno("looking at the folder of checkpoints '" + path_ + "'");
-  }
-  refuse_if_open_to_all(path_, status);
+  refuse_if_open_to_all(path_, folder_.get());
   if (files_.lock(folder_.get()) != 0) {
     if (errno == EWOULDBLOCK) {
       throw IoError("the folder of checkpoints '" + path_ +
@@ -206,7 +231,7 @@ Folder::Folder(const std::string& path, FileSystem& files)
   }
   const Place place{files_, path_, folder_.get()};
   for (const char* name : kNames) {
-    Steps(place, name).remove(temporary(name));
+    Steps(place, name).remove(place.temporary(name));
   }
   check_links(place);
 }
@@ -221,20 +246,18 @@ void Folder::save(const Value& root, const SaveOptions& options) {
 
 Loaded load_newest(const std::string& path) {
   const std::string folder = without_slashes(path);
-  refuse_link(folder);
-  struct stat status{};
-  if (::stat(folder.c_str(), &status) == 0) {
-    refuse_if_open_to_all(folder, status);
-  }
-  const std::string last = folder + "/last.pt";
-  const std::string previous = folder + "/prev.pt";
-  SoundDocument newest = read_if_sound(last);
+  // One folder for both files, whatever has its name by then.
+  const UniqueFd descriptor =
+      opened(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC), folder);
+  refuse_if_open_to_all(folder, descriptor.get());
+  const OpenFolder in{descriptor.get(), folder};
+  SoundDocument newest = read_if_sound(in, "last.pt");
   if (newest.document) {
-    return {std::move(*newest.document), last, ""};
+    return {std::move(*newest.document), folder + "/last.pt", ""};
   }
-  SoundDocument older = read_if_sound(previous);
+  SoundDocument older = read_if_sound(in, "prev.pt");
   if (older.document) {
-    return {std::move(*older.document), previous, newest.reason};
+    return {std::move(*older.document), folder + "/prev.pt", newest.reason};
   }
   throw IoError("no checkpoint in '" + folder + "' can be used. " + newest.reason + ". " +
                 older.reason);

@@ -21,8 +21,8 @@ struct FileBytes {
   std::size_t size = 0;
 };
 
-UniqueFd open_file(const std::string& path) {
-  return UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+UniqueFd open_file(int folder, const std::string& name) {
+  return UniqueFd(::openat(folder, name.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
 }
 
 std::string opening(const std::string& path) { return "opening the checkpoint '" + path + "'"; }
@@ -134,11 +134,12 @@ Document read_document(const std::string& file, std::span<const std::byte> bytes
 }
 
 Document read_checkpoint(const std::string& path) {
-  return document_of(path, read_all(path, open_file(path)));
+  return document_of(path, read_all(path, open_file(AT_FDCWD, path)));
 }
 
-SoundDocument read_if_sound(const std::string& path) {
-  const UniqueFd file = open_file(path);
+SoundDocument read_if_sound(const OpenFolder& folder, const std::string& name) {
+  const std::string path = folder.path + "/" + name;
+  const UniqueFd file = open_file(folder.descriptor, name);
   if (!file && errno == ENOENT) {
     return {std::nullopt, opening(path) + ": No such file or directory"};
   }

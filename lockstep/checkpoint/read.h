@@ -28,13 +28,17 @@ struct Document {
 // damaged, or is of the old format that torch.save wrote until 1.5, which it says how to convert.
 // A link in place of the file is not followed.
 Document read_checkpoint(const std::string& path);
-// As read_checkpoint(), and no error if the file is missing or damaged: then there is no document,
-// and `reason` says why.
+// As read_checkpoint() of a file in this folder, and no error if the file is missing or damaged:
+// then there is no document, and `reason` says why.
 struct SoundDocument {
   std::optional<Document> document;
   std::string reason;
 };
-SoundDocument read_if_sound(const std::string& path);
+struct OpenFolder {
+  int descriptor;
+  const std::string& path;  // For messages.
+};
+SoundDocument read_if_sound(const OpenFolder& folder, const std::string& name);
 // read_checkpoint() of bytes in memory, which must outlive the document.
 Document read_document(const std::string& file, std::span<const std::byte> bytes,
                        std::shared_ptr<const void> owner = {});

@@ -6,7 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "tests/checkpoint/two_saved.h"
@@ -205,6 +208,78 @@ TEST(ReplaceFile, WhatTheWriterThrowsPassesAndLeavesNothing) {
                UsageError);
   EXPECT_THAT(two.folder.names(), UnorderedElementsAre("last.pt", "prev.pt"));
   EXPECT_EQ(version_of(two.folder.path + "/last.pt"), 2);
+}
+
+void write_text(const Sink& sink, const std::string& text) { sink(as_bytes(text)); }
+
+TEST(ReplaceFile, TwoWritersOfOneFileDoNotMeet) {
+  const test::TemporaryFolder folder;
+  FileSystem files;
+  replace_file(files, folder.path, {"a"}, [&](const Sink& sink) {
+    write_text(sink, "one");
+    replace_file(files, folder.path, {"a"}, [](const Sink& other) { write_text(other, "two"); });
+    EXPECT_EQ(folder.read("a"), "two");
+    write_text(sink, " more");
+  });
+  EXPECT_EQ(folder.read("a"), "one more");
+  EXPECT_THAT(folder.names(), UnorderedElementsAre("a"));
+}
+
+TEST(ReplaceFile, LeavesNothingBehindWhereItFails) {
+  const test::TemporaryFolder folder;
+  FileSystem files;
+  EXPECT_THROW(replace_file(files, folder.path, {"a"},
+                            [](const Sink& sink) {
+                              write_text(sink, "half");
+                              throw UsageError("no more");
+                            }),
+               UsageError);
+  EXPECT_THAT(folder.names(), UnorderedElementsAre());
+}
+
+TEST(ReplaceFile, AFolderThatEveryoneMayWriteToIsRefused) {
+  const test::TemporaryFolder folder;
+  ASSERT_EQ(::chmod(folder.path.c_str(), 0777), 0);
+  FileSystem files;
+  const auto write = [&] {
+    replace_file(files, folder.path, {"a"}, [](const Sink& sink) { write_text(sink, "one"); });
+  };
+  EXPECT_THAT(write, ThrowsMessage<IoError>(HasSubstr("written by everyone")));
+  EXPECT_THAT(folder.names(), UnorderedElementsAre());
+  ASSERT_EQ(::chmod(folder.path.c_str(), 01777), 0);
+  write();
+  EXPECT_EQ(folder.read("a"), "one");
+}
+
+// Between a look at the folder and the opening of its file, another could have its name.
+TEST(LoadNewest, AFolderThatBecomesALinkIsNotFollowed) {
+  const TwoSaved two;
+  const TwoSaved others;
+  FileSystem files;
+  Folder(others.folder.path, files).save(small_checkpoint(9));
+  const test::TemporaryFolder place;
+  const std::string path = place.path + "/checkpoints";
+  std::filesystem::create_directory_symlink(others.folder.path, place.path + "/link");
+  std::filesystem::copy(two.folder.path, path);
+  std::atomic<bool> is_done = false;
+  std::thread swaps([&] {
+    while (!is_done) {
+      std::filesystem::rename(path, place.path + "/aside");
+      std::filesystem::rename(place.path + "/link", path);
+      std::filesystem::rename(path, place.path + "/link");
+      std::filesystem::rename(place.path + "/aside", path);
+    }
+  });
+  int followed = 0;
+  for (int i = 0; i < 3000; ++i) {
+    try {
+      followed += version_in(load_newest(path).document) == 9 ? 1 : 0;
+    } catch (const IoError&) {  // The name is not there, or a link's.
+    }
+  }
+  is_done = true;
+  swaps.join();
+  EXPECT_EQ(followed, 0);
 }
 
 }  // namespace
