@@ -1,6 +1,7 @@
 #include "lockstep/train/checkpoint/checkpoint.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
@@ -197,19 +198,50 @@ TEST(Checkpoint, ATensorThatSafetensorsCannotNameIsRefused) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-TEST(Checkpoint, SafetensorsAreWrittenAndRead) {
+TEST(Checkpoint, SafetensorsAreWrittenAndReadAsTheLibraryDoes) {
   const TemporaryFolder folder;
   const auto path = folder.path + "/model.safetensors";
   auto state = state_dict(*toy_network());
-  state.emplace_back("transposed", at::randn({2, 3}).t());
-  save_safetensors(path, state);
-  run("safetensors", folder);  // Python compares it with the network's weights.
-  const auto loaded = load_checkpoint(path).checkpoint.model;
-  const std::map<std::string, at::Tensor> by_name(loaded.begin(), loaded.end());
-  ASSERT_EQ(by_name.size(), state.size());
-  for (const auto& [name, tensor] : state) {
-    EXPECT_TRUE(by_name.at(name).equal(tensor)) << name;
+  const auto bits = at::arange(16, at::kByte).remainder(2);
+  for (const auto& [name, type] : {std::pair("float32", at::kFloat),
+                                   {"float64", at::kDouble},
+                                   {"float16", at::kHalf},
+                                   {"bfloat16", at::kBFloat16},
+                                   {"int64", at::kLong},
+                                   {"int32", at::kInt},
+                                   {"int16", at::kShort},
+                                   {"int8", at::kChar},
+                                   {"uint8", at::kByte},
+                                   {"bool", at::kBool},
+                                   {"complex64", at::kComplexFloat},
+                                   {"uint16", at::kUInt16},
+                                   {"uint32", at::kUInt32},
+                                   {"uint64", at::kUInt64},
+                                   {"float8_e4m3fn", at::kFloat8_e4m3fn},
+                                   {"float8_e5m2", at::kFloat8_e5m2},
+                                   {"float8_e4m3fnuz", at::kFloat8_e4m3fnuz},
+                                   {"float8_e5m2fnuz", at::kFloat8_e5m2fnuz},
+                                   {"float8_e8m0fnu", at::kFloat8_e8m0fnu}}) {
+    state.emplace_back(name, bits.view(type).clone());
   }
+  auto ours = state;
+  ours.emplace_back("transposed", at::randn({2, 3}).t());
+  save_safetensors(path, ours);
+  run("safetensors", folder);  // Python compares it with its own, and writes those.
+  const auto expect_read = [](const std::string& file, const StateDict& expected) {
+    const auto loaded = load_checkpoint(file).checkpoint.model;
+    const std::map<std::string, at::Tensor> by_name(loaded.begin(), loaded.end());
+    ASSERT_EQ(by_name.size(), expected.size());
+    for (const auto& [name, tensor] : expected) {
+      ASSERT_EQ(by_name.at(name).scalar_type(), tensor.scalar_type()) << name;
+      const auto bytes = [](const at::Tensor& any) {
+        return any.contiguous().reshape(-1).view(at::kByte);
+      };
+      EXPECT_TRUE(bytes(by_name.at(name)).equal(bytes(tensor))) << name;
+    }
+  };
+  expect_read(path, ours);
+  expect_read(folder.path + "/theirs.safetensors", state);
 }
 
 checkpoint::Tensor copied(const at::Tensor& tensor, const char* location) {

@@ -7,13 +7,13 @@
     run_checkpoint.py kinds FOLDER     writes files of each kind that users have
     run_checkpoint.py tensors FOLDER   writes tensors of rare kinds, and the bytes of their elements
     run_checkpoint.py legacy FOLDER    writes files of formats that are converted first
-    run_checkpoint.py safetensors FOLDER    compares FOLDER/model.safetensors with the network's weights
+    run_checkpoint.py safetensors FOLDER    compares FOLDER/model.safetensors with the network's weights and
+                                       tensors of each type, and writes them to FOLDER/theirs.safetensors
 
 The gradients of a step are drawn with the step as the seed, so both sides have the same.
 """
 
 import argparse
-import json
 import pickle
 import sys
 import warnings
@@ -147,16 +147,24 @@ def legacy(folder):
         pickle.dump(checkpoint, file)
 
 
+def typed_tensors():
+    """One of each type that both know."""
+    types = ("float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool complex64 uint16 uint32 uint64 "
+             "float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz float8_e8m0fnu").split()
+    return {name: torch.arange(16, dtype=torch.uint8).remainder(2).view(getattr(torch, name)) for name in types}
+
+
 def safetensors(folder):
-    content = (folder / "model.safetensors").read_bytes()
-    size = int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:8 + size])
-    types = {"F32": torch.float32, "I64": torch.int64}
+    from safetensors.torch import load_file, save_file
+
+    read = load_file(folder / "model.safetensors")
     for name, tensor in network().state_dict().items():
-        begin, end = header[name]["data_offsets"]
-        dtype = types[header[name]["dtype"]]
-        read = torch.frombuffer(bytearray(content[8 + size + begin:8 + size + end]), dtype=dtype)
-        assert torch.equal(read.view(header[name]["shape"]), tensor), name
+        assert torch.equal(read[name], tensor), name
+    for name, tensor in typed_tensors().items():
+        assert read[name].dtype == tensor.dtype, name
+        assert torch.equal(read[name].view(torch.uint8), tensor.view(torch.uint8)), name
+    theirs = {**network().state_dict(), **typed_tensors()}
+    save_file(theirs, folder / "theirs.safetensors", metadata={"format": "pt"})
 
 
 def main():
