@@ -15,6 +15,7 @@ void add_loader(CLI::App& app);
 void add_step(CLI::App& app);
 void add_hosts(CLI::App& app);
 void add_train(CLI::App& app);
+void add_python(CLI::App& app);
 void add_checkpoint(CLI::App& app);
 
 // Where this program lies, and the programs that it starts.

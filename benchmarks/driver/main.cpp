@@ -31,6 +31,7 @@ int main_of(int argc, char** argv) {
   add_loader(app);
   add_hosts(app);
   add_train(app);
+  add_python(app);
   add_checkpoint(app);
   try {
     app.parse(argc, argv);

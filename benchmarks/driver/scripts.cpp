@@ -1,4 +1,4 @@
-// `lockstep bench hosts` and `lockstep bench train`: hand over to scripts, which start whole jobs.
+// `lockstep bench hosts`, `train` and `python`: hand over to scripts, which start whole jobs.
 #include <unistd.h>
 
 #include "benchmarks/driver/bench.h"
@@ -35,6 +35,11 @@ void add_script(CLI::App& app, const char* name, const char* description, const 
 void add_hosts(CLI::App& app) {
   add_script(app, "hosts", "training, or an all_reduce, on several hosts (network namespaces)",
              "../hosts.py");
+}
+
+void add_python(CLI::App& app) {
+  add_script(app, "python", "the backend in Python, with and without the arena, beside Gloo",
+             "../python.py");
 }
 
 void add_train(CLI::App& app) {

@@ -69,6 +69,8 @@ class Training:
         self.optimizer = torch.optim.SGD(net.parameters(), **SGD, fused=device == "cuda" or None)
         rank = 0
         self.net = net
+        if backend == "lockstep":
+            import lockstep  # noqa: F401  Before 2.14 torch does not find it by itself.
         if backend != "plain":
             dist.init_process_group("gloo" if backend == "rank_order" else backend)
             rank = dist.get_rank()
