@@ -1,13 +1,16 @@
 """The training of `lockstep train DATA` in Python: DDP over Gloo, torch.optim, torch's sampler.
 
-    torchrun --nproc-per-node N training_twin.py DATA OUT [--opt NAME --accum N --smoothing X --clip X --warmup N]
+    torchrun --nproc-per-node N training_twin.py FILE
 
+FILE has a line of words for each training: DATA OUT [--opt NAME --accum N --smoothing X --clip X --warmup N].
 Rank 0 writes the mean loss of each step over all ranks to OUT, a number a line.
 """
 
 import argparse
 import os
+import shlex
 import struct
+import sys
 
 import torch
 import torch.distributed as dist
@@ -77,7 +80,7 @@ def train(options):
     return losses, options.batch_size * world * options.accum
 
 
-def main():
+def options_of(line):
     parser = argparse.ArgumentParser()
     parser.add_argument("data")
     parser.add_argument("out")
@@ -86,9 +89,10 @@ def main():
         parser.add_argument("--" + name, type=int, default=default)
     for name in ("smoothing", "clip"):
         parser.add_argument("--" + name, type=float, default=0.0)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    return parser.parse_args(shlex.split(line))
+
+
+def write_losses(options):
     losses, samples = train(options)
     everyone = [None] * dist.get_world_size()
     dist.all_gather_object(everyone, losses)
@@ -99,10 +103,17 @@ def main():
                 for part in parts:
                     total += part
                 print(repr(total / samples), file=out)
+
+
+def main(path):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    for line in open(path):
+        write_losses(options_of(line))
     dist.barrier()
     dist.destroy_process_group()
     os._exit(0)  # Gloo's threads may abort at a usual exit.
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])
