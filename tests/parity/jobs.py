@@ -21,6 +21,13 @@ ENVIRONMENT = {
 }
 
 
+def environment(backends, device):
+    """PyTorch looks for backends among all packages; where ours takes no part, it is none of them."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    package = os.environ.get("LOCKSTEP_PYTHON_PACKAGE") if backends != "lockstep" else None
+    return {**ENVIRONMENT[device], "PYTHONPATH": os.pathsep.join(path for path in paths if path != package)}
+
+
 class Jobs:
     """outputs() is where the ranks of a job left their files."""
 
@@ -52,7 +59,7 @@ class Jobs:
         arguments = ["/bin/sh", script, backends, self.device, self.inputs, folder, *(names or CASES)]
         try:
             job = self.launcher.run(
-                "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=ENVIRONMENT[self.device]
+                "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=environment(backends, self.device)
             )
         except subprocess.TimeoutExpired:
             return folder, f"{programs} over {backends} did not end within {SECONDS} s"
