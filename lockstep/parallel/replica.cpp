@@ -219,7 +219,7 @@ void Replica::before_forward() {
     }
     sync_buffers(/*has_inputs=*/true);
     if (join_) {
-      static_cast<void>(join_->is_synchronized(*synchronizing_));
+      join_->tell_synchronized(*synchronizing_);
     }
   });
   forward_begun_ = Clock::now();

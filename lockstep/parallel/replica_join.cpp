@@ -51,7 +51,7 @@ void Replica::shadow_step() {
   errors_.enter(Phase::kForward, stats_.steps + 1);
   reducer_->before_forward();
   sync_buffers(/*has_inputs=*/false);
-  buffers_are_due_ = join_->is_synchronized(false);
+  buffers_are_due_ = join_->others_synchronize();
   if (buffers_are_due_) {
     errors_.enter(Phase::kBackward, stats_.steps + 1);
     reducer_->shadow_backward();

@@ -16,8 +16,10 @@ at::Tensor Join::filled(double value, at::ScalarType type) const {
 }
 
 void Join::begin_forward() {
-  if (count_) {  // A forward without a backward.
-    count_->wait();
+  for (auto* work : {&count_, &told_}) {  // Of the forward before.
+    if (*work) {
+      (*work)->wait();
+    }
   }
   active_ = filled(1);
   count_ = group_.all_reduce(active_);
@@ -55,8 +57,13 @@ int Join::common_rank(bool candidate) const {
   return rank.item<int>();
 }
 
-bool Join::is_synchronized(bool says_so) const {
-  const auto answer = filled(says_so ? 1 : 0);
+void Join::tell_synchronized(bool says_so) {
+  answer_ = filled(says_so ? 1 : 0);
+  told_ = group_.all_reduce(answer_);
+}
+
+bool Join::others_synchronize() const {
+  const auto answer = filled(0);
   group_.all_reduce(answer).wait();
   return answer.item<double>() > 0;
 }

@@ -37,8 +37,11 @@ class Join {
 
   // The highest rank that is a candidate.
   [[nodiscard]] int common_rank(bool candidate) const;
-  // Whether this step's backward is synchronized, as active ranks say.
-  [[nodiscard]] bool is_synchronized(bool says_so) const;
+  // An active rank tells those without inputs whether this step's backward is synchronized. It does
+  // not wait: what the others say is of no use to it.
+  void tell_synchronized(bool says_so);
+  // The same for a rank without inputs: what active ranks say.
+  [[nodiscard]] bool others_synchronize() const;
 
  private:
   [[nodiscard]] at::Tensor filled(double value, at::ScalarType type = at::kFloat) const;
@@ -48,6 +51,8 @@ class Join {
   JoinOptions options_;
   at::Tensor active_;  // Their number, when count_ is done.
   std::optional<Work> count_;
+  at::Tensor answer_;  // What told_ sums.
+  std::optional<Work> told_;
 };
 
 }  // namespace parallel

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "lockstep/base/error.h"
 #include "tests/comm/ranks.h"
 
@@ -29,10 +31,31 @@ TEST(Join, CountsRanksWithInputs) {
 
 TEST(Join, AgreesOnARankAndOnWhatIsSynchronized) {
   run_ranks(3, [](Group& world) {
-    const Join join(world, at::kCPU, {});
+    Join join(world, at::kCPU, {});
     EXPECT_EQ(join.common_rank(world.rank() < 2), 1);
-    EXPECT_TRUE(join.is_synchronized(world.rank() == 1));
-    EXPECT_FALSE(join.is_synchronized(false));
+    for (const bool synchronized : {true, false}) {
+      if (world.rank() < 2) {
+        join.tell_synchronized(synchronized && world.rank() == 1);
+      } else {
+        EXPECT_EQ(join.others_synchronize(), synchronized);
+      }
+    }
+    world.barrier();
+  });
+}
+
+// A rank with inputs goes on while the others are still elsewhere.
+TEST(Join, TellsWithoutWaiting) {
+  run_ranks(2, [](Group& world) {
+    Join join(world, at::kCPU, {});
+    if (world.rank() == 0) {
+      join.tell_synchronized(true);
+      world.store()->set("told", "yes");
+    } else {
+      world.store()->wait({"told"});
+      EXPECT_TRUE(join.others_synchronize());
+    }
+    world.barrier();
   });
 }
 
