@@ -209,6 +209,21 @@ TEST(MeanOverSamples, GivesTheGradientOfTheMeanOverAllSamples) {
   });
 }
 
+TEST(MeanOverSamples, OneRankWithAnEmptyBatchHasZeros) {
+  const auto world = init_process_group();
+  torch::nn::Linear net(4, 2);
+  DistributedDataParallel ddp(net, world, {.mean_over_samples = true});
+  const auto train = [&](std::int64_t rows) {
+    net->zero_grad();
+    ddp(input_of(0).narrow(0, 0, rows)).square().mean().backward();
+  };
+  train(0);
+  EXPECT_TRUE(net->weight.grad().eq(0).all().item<bool>());
+  EXPECT_TRUE(net->bias.grad().eq(0).all().item<bool>());
+  train(3);
+  EXPECT_TRUE(net->bias.grad().ne(0).all().item<bool>());
+}
+
 TEST(MeanOverSamples, TakesTheNumberThatItIsTold) {
   run_ranks(2, [](Group& world) {
     torch::nn::Linear net(4, 2);

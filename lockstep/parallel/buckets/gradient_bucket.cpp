@@ -5,6 +5,7 @@
 #include <torch/csrc/autograd/utils/grad_layout_contract.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/buckets/same_view.h"
@@ -170,6 +171,11 @@ void GradientBucket::copy_postponed() {
   postponed_.clear();
 }
 
+void GradientBucket::set_divisor(double divisor) {
+  counts_nothing_ = std::isinf(divisor);
+  reduction_->set_divisor(divisor);
+}
+
 Reduction::WorkPointer GradientBucket::reduce() {
   copy_postponed();
   return reduction_->start(flat_, places_);
@@ -194,6 +200,8 @@ void GradientBucket::write_back(std::size_t i) {
   if (mode_ == Mode::kStay) {
     if (!grad.defined()) {
       grad = at::zeros_like(tensors_[i]);
+    } else if (counts_nothing_) {  // The gradients of an empty batch may be no numbers.
+      grad.detach().zero_();
     }
     return;
   }

@@ -82,7 +82,8 @@ class GradientBucket {
   Reduction::WorkPointer reduce();
   // The same for zeros that are no gradients of this rank.
   Reduction::WorkPointer reduce(const at::Tensor& zeros) { return reduction_->start(zeros, {}); }
-  void set_divisor(double divisor) { reduction_->set_divisor(divisor); }
+  // Infinite: this rank adds zeros, and with kStay its gradients become zeros.
+  void set_divisor(double divisor);
   // The gradients that reduce() copied, which the current stream may still read.
   [[nodiscard]] std::vector<at::Tensor> take_copied() { return std::exchange(copied_, {}); }
 
@@ -119,6 +120,7 @@ class GradientBucket {
   std::size_t bytes_ = 0;
   Mode mode_;
   bool sparse_ = false;
+  bool counts_nothing_ = false;  // Its divisor is infinite.
 };
 
 }  // namespace lockstep::parallel
