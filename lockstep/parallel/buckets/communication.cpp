@@ -42,10 +42,13 @@ std::unique_ptr<Reduction> Communication::reduction_for(
     return Average::over(group_, first.tensor, first.sparse);
   }
   std::vector<at::Tensor> tensors;
+  GradBucket::Strides strides;
   for (const auto& parameter : parameters) {
     tensors.push_back(parameter.tensor);
+    strides.push_back(parameter.strides.empty() ? strides_of_gradient(parameter.tensor)
+                                                : parameter.strides);
   }
-  return std::make_unique<HookReduction>(hook_, position, std::move(tensors));
+  return std::make_unique<HookReduction>(hook_, position, std::move(tensors), std::move(strides));
 }
 
 bool Communication::is_recordable(const at::Tensor& like) const {

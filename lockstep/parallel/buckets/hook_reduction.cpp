@@ -56,7 +56,7 @@ void HookReduction::copy_all_in(const std::vector<at::Tensor>& places,
 Reduction::WorkPointer HookReduction::start(const at::Tensor& flat,
                                             const std::vector<at::Tensor>& /*places*/) {
   const at::NoGradGuard no_grad;
-  GradBucket bucket(position_, flat, parameters_);
+  GradBucket bucket(position_, flat, parameters_, strides_);
   return c10::make_intrusive<HookWork>(hook_(bucket), flat);
 }
 

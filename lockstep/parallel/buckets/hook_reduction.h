@@ -11,8 +11,11 @@ namespace lockstep::parallel {
 class HookReduction : public Reduction {
  public:
   HookReduction(CommHook hook, const GradBucket::Position& position,
-                std::vector<at::Tensor> parameters)
-      : hook_(std::move(hook)), position_(position), parameters_(std::move(parameters)) {}
+                std::vector<at::Tensor> parameters, GradBucket::Strides strides = {})
+      : hook_(std::move(hook)),
+        position_(position),
+        parameters_(std::move(parameters)),
+        strides_(std::move(strides)) {}
 
   void copy_in(std::size_t i, const at::Tensor& place, const at::Tensor& gradient) override;
   void made_in_place(std::size_t /*i*/) override {}
@@ -27,6 +30,7 @@ class HookReduction : public Reduction {
   CommHook hook_;
   GradBucket::Position position_;
   std::vector<at::Tensor> parameters_;
+  GradBucket::Strides strides_;
 };
 
 }  // namespace lockstep::parallel

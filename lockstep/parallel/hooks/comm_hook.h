@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -76,8 +77,15 @@ class GradBucket {
     std::size_t index = 0;  // In the order in which buckets are given to the hook.
     std::size_t count = 1;
   };
-  GradBucket(const Position& position, at::Tensor buffer, std::vector<at::Tensor> parameters)
-      : position_(position), buffer_(std::move(buffer)), parameters_(std::move(parameters)) {}
+  // How each gradient lies in the buffer.
+  using Strides = std::vector<std::vector<std::int64_t>>;
+  // Without strides they are those that the parameters have now, as autograd chooses them.
+  GradBucket(const Position& position, at::Tensor buffer, std::vector<at::Tensor> parameters,
+             Strides strides = {})
+      : position_(position),
+        buffer_(std::move(buffer)),
+        parameters_(std::move(parameters)),
+        strides_(std::move(strides)) {}
 
   [[nodiscard]] std::size_t index() const { return position_.index; }
   // Whether it is the last bucket of the step.
@@ -87,15 +95,21 @@ class GradBucket {
   [[nodiscard]] const at::Tensor& buffer() const { return buffer_; }
   void set_buffer(const at::Tensor& buffer) { buffer_ = buffer; }
 
-  // Views of the buffer with the shapes and strides of the parameters, in their order.
+  // Views of the buffer with the shapes of the parameters, in their order. Their strides are those
+  // that the parameters had when they were wrapped.
   [[nodiscard]] std::vector<at::Tensor> gradients() const {
     std::vector<at::Tensor> views;
     std::int64_t offset = 0;
-    for (const auto& parameter : parameters_) {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const auto& parameter = parameters_[i];
       const auto flat = buffer_.narrow(0, offset, parameter.numel());
-      views.push_back(parameter.is_non_overlapping_and_dense()
-                          ? flat.as_strided(parameter.sizes(), parameter.strides())
-                          : flat.view(parameter.sizes()));
+      if (!strides_.empty()) {
+        views.push_back(flat.as_strided(parameter.sizes(), strides_[i]));
+      } else {
+        views.push_back(parameter.is_non_overlapping_and_dense()
+                            ? flat.as_strided(parameter.sizes(), parameter.strides())
+                            : flat.view(parameter.sizes()));
+      }
       offset += parameter.numel();
     }
     return views;
@@ -106,6 +120,7 @@ class GradBucket {
   Position position_;
   at::Tensor buffer_;
   std::vector<at::Tensor> parameters_;
+  Strides strides_;  // By parameter, or none.
 };
 
 // Called once for each bucket of a step, in the order of their indices, while backward goes on. Its

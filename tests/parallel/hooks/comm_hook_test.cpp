@@ -113,6 +113,25 @@ TEST(CommHook, GetsGradientsThatWereMadeInTheirBuckets) {
   });
 }
 
+// Gradients lie in the bucket as the parameters did when they were wrapped.
+TEST(CommHook, ShowsGradientsOfAParameterThatGotOtherStrides) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Linear net(4, 3);
+    DistributedDataParallel ddp(net, world);
+    std::vector<at::Tensor> seen;
+    ddp.register_comm_hook([&](GradBucket& bucket) {
+      for (const auto& gradient : bucket.gradients()) {
+        seen.push_back(gradient.clone());
+      }
+      return TensorFuture(bucket.buffer());
+    });
+    net->weight.set_data(net->weight.t().contiguous().t());
+    ddp(input_of(world.rank())).square().sum().backward();
+    EXPECT_TRUE(seen[0].equal(net->weight.grad()));
+    EXPECT_TRUE(seen[1].equal(net->bias.grad()));
+  });
+}
+
 TEST(CommHook, IsRegisteredOnceBeforeTrainingForDenseGradients) {
   const auto world = init_process_group();
   torch::nn::Linear net(4, 2);
