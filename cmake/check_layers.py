@@ -66,6 +66,7 @@ ROOMS = {
         "join": set(),
         "nn": set(),
         "buckets": {"autograd", "hooks", "in_place"},
+        "delayed": {"autograd", "buckets"},
     },
     "launch": {
         "protocol": set(),

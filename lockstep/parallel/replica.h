@@ -16,6 +16,7 @@
 #include "lockstep/parallel/hooks/comm_hook.h"
 #include "lockstep/parallel/join/join.h"
 #include "lockstep/parallel/join/sample_count.h"
+#include "lockstep/parallel/module_state.h"
 #include "lockstep/parallel/statistics.h"
 #include "lockstep/parallel/step_errors.h"
 
@@ -56,6 +57,11 @@ struct DistributedDataParallelOptions {
   bool init_sync = true;
   // Names of parameters and buffers that are left alone.
   std::set<std::string> parameters_to_ignore;
+  // These parameters have no place in the buckets: in every backward, also under no_sync(), their
+  // gradients are averaged together when that of param_to_hook_all_reduce is ready. That one comes
+  // after theirs, and need not be the module's. Set both or none.
+  parallel::NamedTensors delay_all_reduce_named_params;
+  at::Tensor param_to_hook_all_reduce;
   // Gradients become those of the mean over the samples of all ranks, instead of the mean of the
   // ranks' means: a rank counts as much as its batch has samples, and one with an empty batch adds
   // zeros. The samples are the first dimension of the first tensor that forward gets, or what
@@ -70,7 +76,10 @@ struct DistributedDataParallelOptions {
 
 namespace parallel {
 
+class DelayedGradients;
 class Reducer;
+struct Delayed;
+struct ReducerOptions;
 
 class Replica {
  public:
@@ -119,7 +128,15 @@ class Replica {
 
   void choose_devices(const DistributedDataParallelOptions& options);
   void require_known_parameters() const;
-  void broadcast(const std::vector<at::Tensor>& tensors, int root = 0) const;
+  void remember(const std::vector<Parameter>& parameters);
+  void delay(const Delayed& delayed, const ReducerOptions& chosen);
+  void make_reducer(std::vector<Parameter> parameters,
+                    const DistributedDataParallelOptions& options, const ReducerOptions& chosen);
+  struct Broadcast {
+    std::size_t bytes = std::size_t{250} << 20;  // At once; Python DDP's.
+    int root = 0;
+  };
+  void broadcast(const std::vector<at::Tensor>& tensors, const Broadcast& how) const;
   void sync_buffers(bool has_inputs);
   void shadow_step();
   void count_samples(std::optional<double> samples);
@@ -144,7 +161,8 @@ class Replica {
   DistributedDataParallelStats stats_;
   Clock::time_point forward_begun_;
   Clock::time_point forward_done_;
-  std::shared_ptr<Reducer> reducer_;
+  std::shared_ptr<DelayedGradients> delayed_;  // Null: none are.
+  std::shared_ptr<Reducer> reducer_;           // Null: all are delayed.
 };
 
 }  // namespace parallel

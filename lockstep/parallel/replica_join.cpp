@@ -11,6 +11,11 @@ void Replica::begin_join(const JoinOptions& options) {
     if (join_) {
       throw UsageError("join: the module is inside a join already");
     }
+    if (delayed_) {
+      throw UsageError(
+          "join: a rank without inputs adds nothing to delayed parameters; do not set "
+          "delay_all_reduce_named_params");
+    }
     if (!reducer_->can_shadow() || check_.is_on() || count_) {
       throw UsageError(
           "join: with static_graph, check_replicas_every or mean_over_samples all ranks have the "
@@ -43,7 +48,7 @@ void Replica::shadow_others() {
     if (!forward_sync_buffers_) {  // Parameters come first.
       tensors.resize(tensors.size() - buffers(module_, ignored_).size());
     }
-    broadcast(tensors, join_->common_rank(has_most_steps));
+    broadcast(tensors, {.root = join_->common_rank(has_most_steps)});
   });
 }
 

@@ -11,38 +11,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <functional>
 
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/models/resnet.h"
 #include "tests/parity/models.h"
-#include "tests/parity/run.h"
+#include "tests/parity/table.h"
 
 namespace lockstep::parity {
 namespace {
-
-struct Result {
-  Tensors left;
-  DistributedDataParallelStats stats;
-};
-
-struct Entry {
-  std::string name;
-  Case the_case;
-  std::function<Result(const Case&, const Group&, Tensors data)> run;
-};
-
-// Runs of what `make` makes: a holder or a shared pointer.
-template <class Loss = LossOfOutputs, class Make>
-auto training(Make make) {
-  return [make](const Case& the_case, const Group& group, Tensors data) {
-    const auto net = make();
-    using Module = parallel::ModuleOf<decltype(net)>;
-    Run<Module, Loss> run(the_case, group, std::move(data), net);
-    auto left = run.train();
-    return Result{std::move(left), run.stats()};
-  };
-}
 
 torch::nn::Sequential frozen(torch::nn::Sequential net) {
   net->named_parameters()["3.weight"].set_requires_grad(false);
@@ -60,26 +36,12 @@ torch::nn::Sequential channels_last(torch::nn::Sequential net) {
   return net;
 }
 
-class Table {
- public:
-  void add(const std::string& name, Case the_case, const decltype(Entry::run)& run) {
-    the_case.options.gradient_as_bucket_view = false;  // PyTorch's default.
-    entries_.push_back({name, the_case, run});
-  }
-  // With gradients of their own and with views of the buckets.
-  void add_both(const std::string& name, const Case& the_case, const decltype(Entry::run)& run) {
-    add(name, the_case, run);
-    add_default(name + "_views", the_case, run);
-  }
-  // As lockstep's users have it.
-  void add_default(const std::string& name, const Case& the_case, const decltype(Entry::run)& run) {
-    entries_.push_back({name, the_case, run});
-  }
-  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
-
- private:
-  std::vector<Entry> entries_;
-};
+// The gradient of a parameter lies as the parameter does.
+torch::nn::Sequential transposed(torch::nn::Sequential net) {
+  auto weight = net->named_parameters()["3.weight"];
+  weight.set_data(weight.t().contiguous().t());
+  return net;
+}
 
 // Gradients that are large enough to be allocated in their buckets.
 void add_broad(Table& t) {
@@ -144,6 +106,35 @@ void add_joins(Table& t) {
                 training(broad));
 }
 
+// Parameters apart from the buckets.
+void add_delayed(Table& t) {
+  const auto on_mlp = training(mlp);
+  const Case on_first{.model = "mlp", .delayed = {"3.weight", "5.bias"}, .hooked = "0.weight"};
+  const auto with = [&](const auto& change) {
+    auto changed = on_first;
+    change(changed);
+    return changed;
+  };
+  t.add_both("delayed", on_first, on_mlp);
+  t.add("delayed_kept_gradients", with([](Case& c) { c.set_to_none = false; }), on_mlp);
+  t.add("delayed_accumulate", with([](Case& c) { c.passes = 3; }), on_mlp);
+  t.add("delayed_small_cap", with([](Case& c) { c.options.bucket_cap_mb = 0.002; }), on_mlp);
+  t.add("delayed_hook", with([](Case& c) { c.hook = "fp16"; }), on_mlp);
+  t.add("delayed_frozen", with([](Case& c) { c.delayed = {"5.weight"}; }),
+        training([] { return frozen(mlp()); }));
+  t.add(
+      "delayed_buffers",
+      {.model = "convnet", .evaluate = true, .delayed = {"4.weight", "9.bias"}, .hooked = "0.bias"},
+      training(convnet));
+  t.add("delayed_unused",
+        {.model = "Branches",
+         .delayed = {"head.weight", "left.bias"},
+         .hooked = "trunk.weight",
+         .options = {.find_unused_parameters = true}},
+        training<LossOfBranch>([] { return std::make_shared<Branches>(); }));
+  t.add_default("delayed_broad", with([](Case& c) { c.model = "broad"; }), training(broad));
+}
+
 void add_hooks(Table& t) {
   const DistributedDataParallelOptions small{.bucket_cap_mb = 0.01};
   const DistributedDataParallelOptions find{.find_unused_parameters = true};
@@ -166,6 +157,8 @@ void add_hooks(Table& t) {
   t.add_default("hook_channels_last", {.model = "broad_convnet", .hook = "fp16"},
                 training([] { return channels_last(broad_convnet()); }));
   t.add("hook_power_sgd", {.model = "mlp", .steps = 6, .hook = "power_sgd"}, training(mlp));
+  t.add_default("hook_power_sgd_transposed", {.model = "broad", .steps = 6, .hook = "power_sgd"},
+                training([] { return transposed(broad()); }));
   for (const std::string name : {"", "_rank_4", "_bf16"}) {
     t.add_default("hook_power_sgd" + (name.empty() ? "_broad" : name),
                   {.model = "broad", .steps = 6, .hook = "power_sgd" + name}, training(broad));
@@ -232,6 +225,7 @@ Table table() {
         on_convnet);
   add_broad(t);
   add_joins(t);
+  add_delayed(t);
   add_hooks(t);
   t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
              training([] { return models::resnet18({.num_classes = 10}); }));

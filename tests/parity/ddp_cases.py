@@ -58,6 +58,8 @@ class Case:
     views: bool = False
     threads: int = 1
     hook: str = ""  # A communication hook of hooks.py.
+    delayed: tuple = ()  # Parameters whose gradients are averaged when `hooked` is ready.
+    hooked: str = ""
     averaged: bool = False  # The parameters of all ranks, every second step after local steps begin.
     options: dict = dataclasses.field(default_factory=dict)
     join: dict | None = None  # Options of join(); rank r has r steps less.
@@ -90,9 +92,15 @@ def channels_last(net):
     net.to(memory_format=torch.channels_last)
 
 
+def transpose(net):
+    """The gradient of a parameter lies as the parameter does."""
+    net[3].weight.data = net[3].weight.data.t().contiguous().t()
+
+
 FIND = {"find_unused_parameters": True}
 STATIC = {"static_graph": True}
 CAPS = {"bucket_cap_mb_list": [0.001, 0.01, 0.002]}
+DELAYED = {"delayed": ("3.weight", "5.bias"), "hooked": "0.weight"}
 ACTIVE = {"divide_by_initial_world_size": False}
 CASES = {
     **both("mlp", Case(models.mlp)),
@@ -150,6 +158,18 @@ CASES = {
     "join_broad": Case(models.broad, join={}, steps=5, views=True),
     "join_active_broad": Case(models.broad, join=ACTIVE, steps=5, views=True),
     "join_bf16_broad": Case(models.broad, join={}, steps=5, hook="bf16", views=True),
+    # Parameters apart from the buckets.
+    **both("delayed", Case(models.mlp, **DELAYED)),
+    "delayed_kept_gradients": Case(models.mlp, set_to_none=False, **DELAYED),
+    "delayed_accumulate": Case(models.mlp, passes=3, **DELAYED),
+    "delayed_small_cap": Case(models.mlp, options={"bucket_cap_mb": 0.002}, **DELAYED),
+    "delayed_hook": Case(models.mlp, hook="fp16", **DELAYED),
+    "delayed_frozen": Case(models.mlp, prepare=freeze, delayed=("5.weight",), hooked="0.weight"),
+    "delayed_buffers": Case(models.convnet, evaluate=True, delayed=("4.weight", "9.bias"), hooked="0.bias"),
+    "delayed_unused": Case(
+        models.Branches, loss_of_branch, options=FIND, delayed=("head.weight", "left.bias"), hooked="trunk.weight"
+    ),
+    "delayed_broad": Case(models.broad, views=True, **DELAYED),
     # Communication hooks.
     **both("hook_allreduce", Case(models.mlp, hook="allreduce", options={"bucket_cap_mb": 0.01})),
     **both("hook_fp16", Case(models.mlp, hook="fp16", options={"bucket_cap_mb": 0.01})),
@@ -163,6 +183,7 @@ CASES = {
     "hook_channels_last": Case(models.broad_convnet, hook="fp16", views=True, prepare=channels_last),
     "hook_power_sgd": Case(models.mlp, hook="power_sgd", steps=6),
     "hook_power_sgd_broad": Case(models.broad, hook="power_sgd", steps=6, views=True),
+    "hook_power_sgd_transposed": Case(models.broad, hook="power_sgd", steps=6, views=True, prepare=transpose),
     "hook_power_sgd_rank_4": Case(models.broad, hook="power_sgd_rank_4", steps=6, views=True),
     "hook_power_sgd_bf16": Case(models.broad, hook="power_sgd_bf16", steps=6, views=True),
     **both("hook_local_pairs", Case(models.mlp, hook="local_pairs", averaged=True, steps=6)),

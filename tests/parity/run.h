@@ -24,9 +24,11 @@ struct Case {
   bool set_to_none = true;  // For zero_grad().
   double momentum = 0.9;
   double weight_decay = 1e-2;
-  bool evaluate = false;            // Two forwards without gradients after each step.
-  std::optional<JoinOptions> join;  // Rank r has r steps less.
-  std::string hook;                 // The name of a communication hook: hooks.h.
+  bool evaluate = false;               // Two forwards without gradients after each step.
+  std::optional<JoinOptions> join;     // Rank r has r steps less.
+  std::vector<std::string> delayed{};  // Averaged when the gradient of `hooked` is ready.
+  std::string hooked{};
+  std::string hook;       // The name of a communication hook: hooks.h.
   bool averaged = false;  // The parameters of all ranks, every second step after local steps begin.
   DistributedDataParallelOptions options{};
   int threads = 1;
@@ -43,7 +45,13 @@ class Run {
       : case_(the_case), rank_(group.rank()), data_(std::move(data)) {
     load(*net);
     parallel::pointer_to(net)->to(case_.device);
-    ddp_.emplace(net, group, case_.options);
+    const auto parameters = net->named_parameters();
+    auto options = case_.options;
+    for (const auto& name : case_.delayed) {
+      options.delay_all_reduce_named_params.emplace_back(name, parameters[name]);
+      options.param_to_hook_all_reduce = parameters[case_.hooked];
+    }
+    ddp_.emplace(net, group, options);
     if (!case_.hook.empty()) {
       ddp_->register_comm_hook(hook_named(case_.hook, group));
     }
@@ -82,6 +90,9 @@ class Run {
     }
     for (const auto& item : ddp_->named_buffers()) {
       left_[item.key()] = item.value();
+    }
+    if (!case_.options.bucket_cap_mb_list.empty()) {
+      left_["buckets"] = at::full({1}, static_cast<std::int64_t>(stats().buckets), at::kLong);
     }
     return left_;
   }

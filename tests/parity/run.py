@@ -3,11 +3,33 @@
 import contextlib
 
 import torch
+import torch.distributed as dist
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.nn.parallel import DistributedDataParallel
 
 import tensor_file
 from hooks import HOOKS, START_LOCAL
+
+
+class Remembered:
+    """PyTorch 2.15 starts to sum delayed gradients and waits for nothing, so a step could come before the sum."""
+
+    def __init__(self):
+        self.works = []
+        self.all_reduce = dist.all_reduce
+
+    def __call__(self, *tensors, **options):
+        work = self.all_reduce(*tensors, **options)
+        self.works.append(work)
+        return work
+
+    def __enter__(self):
+        dist.all_reduce = self
+
+    def __exit__(self, *error):
+        dist.all_reduce = self.all_reduce
+        for work in self.works:
+            work.wait()
 
 
 class Run:
@@ -43,7 +65,11 @@ class Run:
             for tensor in self.net.state_dict().values():
                 tensor.fill_(self.rank / 8)
         views = self.case.views
-        options = self.case.options
+        options = dict(self.case.options)
+        if self.case.delayed:
+            named = dict(self.net.named_parameters())
+            options["delay_all_reduce_named_params"] = [(name, named[name]) for name in self.case.delayed]
+            options["param_to_hook_all_reduce"] = named[self.case.hooked]
         ddp = DistributedDataParallel(
             self.net, process_group=group, gradient_as_bucket_view=views, **options
         )
@@ -61,7 +87,8 @@ class Run:
             with contextlib.nullcontext() if last else self.ddp.no_sync():
                 batch = self.batch(step * self.case.passes + i)
                 loss = self.case.loss(self.ddp, *batch, step, self.rank)
-                loss.backward()
+                with Remembered() if self.case.delayed else contextlib.nullcontext():
+                    loss.backward()
             self.left[f"loss.{step}.{i}"] = loss.detach()
 
     @torch.no_grad()
@@ -104,6 +131,10 @@ class Run:
 
     def end(self):
         self.left.update(self.net.state_dict())
+        if "bucket_cap_mb_list" in self.case.options:
+            sizes = self.ddp._get_ddp_logging_data()
+            sizes = sizes.get("rebuilt_bucket_sizes") or sizes["bucket_sizes"]
+            self.left["buckets"] = torch.tensor([len(sizes.split(","))])
         for name, parameter in self.net.named_parameters(remove_duplicate=False):
             if parameter.grad is not None:
                 self.left[name + ".grad"] = parameter.grad
