@@ -21,6 +21,7 @@ Exchange::Exchange(int rank, std::vector<RankAddress> addresses, Listener listen
     : rank_(rank),
       finish_(std::move(finish)),
       said_bye_(addresses.size(), false),
+      last_offer_(addresses.size(), 0),
       peers_(rank, std::move(addresses), std::move(listener),
              {.begin = [this](int peer, const Frame& frame) { return begin(peer, frame); },
               .end = [this](int peer, const Frame& frame) { end(peer, frame); },
@@ -39,6 +40,7 @@ bool Exchange::wants_to_read(int peer) const {
   };
   return std::any_of(receives_.begin(), receives_.end(), is_awaited) ||
          std::any_of(sends_.begin(), sends_.end(), is_awaited) ||
+         std::any_of(questions_.begin(), questions_.end(), is_awaited) ||
          std::any_of(taken_.begin(), taken_.end(),
                      [&](const auto& one) { return one.first.first == peer; });
 }
@@ -192,6 +194,16 @@ std::byte* Exchange::begin(int peer, const Frame& frame) {
     auto& bytes = reading_[peer];
     bytes.resize(frame.bytes);
     return bytes.data();
+  }
+  if (frame.kind == Kind::kOffer) {
+    // A number that comes twice would mix up two messages of different sizes.
+    auto& last = last_offer_[static_cast<std::size_t>(peer)];
+    if (frame.bytes <= kSmall || frame.id <= last) {
+      throw PeerError("it offered a message of " + std::to_string(frame.bytes) +
+                      " bytes with the number " + std::to_string(frame.id) + " after " +
+                      std::to_string(last));
+    }
+    last = frame.id;
   }
   if (frame.kind == Kind::kPayload) {
     const auto found = taken_.find({peer, frame.id});

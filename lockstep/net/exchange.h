@@ -87,6 +87,7 @@ class Exchange {
   std::uint64_t next_id_ = 1;
   bool is_leaving_ = false;
   std::vector<bool> said_bye_;
+  std::vector<std::uint64_t> last_offer_;  // The number of each rank's last one; they rise.
   Peers peers_;  // Last: its connections send and receive what the others own.
 };
 

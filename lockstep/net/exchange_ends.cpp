@@ -84,6 +84,7 @@ void Exchange::leave_to_next(const MessagePointer& message, const Failure& failu
     coming.kept.assign(message->data_.begin(), message->data_.end());
   } catch (const std::bad_alloc&) {  // It comes all the same, and is thrown away.
     Failure lost = failure;
+    lost.kind = Failure::Kind::kClosed;  // Not late: a second try would get another message.
     lost.words += "; its message is lost: it was under way, and there is no memory to keep it";
     finish_(message, lost);
     return;

@@ -4,9 +4,10 @@
 // what was posted before that is sent then. A small message is sent at once, a large one when it is
 // wanted. A rank stops reading from a rank once its unrequested messages reach 64 MiB, until it
 // asks for one, waits for something from it or sends to it: then a small send, too, is done only
-// later. While it waits or sends, what comes from that rank has no limit. Receives
-// of one source and tag get the messages in the order in which they were sent, and are served in
-// the order in which they were posted.
+// later. While it waits or sends, what comes from that rank has no limit. Receives of one source
+// and tag get the messages in the order in which they were sent, and are served in the order in
+// which they were posted. A receive that is given up leaves its message to the first that has none
+// yet: large messages that later receives have taken stay theirs.
 //
 // A send that is done without an error arrives also if its rank leaves in order afterwards, unless
 // the receiver reads nothing for a second then and sends something to the rank that has left.

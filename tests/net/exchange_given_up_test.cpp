@@ -1,4 +1,6 @@
 // What becomes of a large message whose receive was given up: it is for the next.
+#include <gmock/gmock.h>
+
 #include <future>
 
 #include "lockstep/net/exchange.h"
@@ -53,6 +55,19 @@ class ReceiveGivenUp : public ::testing::Test {
   LargeMessage first{raw, 1, 1000};
   LargeMessage second{raw, 2, 2000};
 };
+
+// The second one would be written where the first one's bytes go.
+TEST_F(ReceiveGivenUp, AnOfferWithAnOldNumberEndsTheConnection) {
+  raw.write({.kind = Kind::kOffer, .tag = 8, .bytes = 100 * kLarge, .id = first.id});
+  EXPECT_THAT([&] { receive.wait(); },
+              ::testing::ThrowsMessage<PeerError>(::testing::HasSubstr("the number 1 after 1")));
+}
+
+TEST_F(ReceiveGivenUp, AnOfferOfNothingEndsTheConnection) {
+  raw.write({.kind = Kind::kOffer, .tag = 8, .bytes = 0, .id = second.id});
+  EXPECT_THAT([&] { receive.wait(); },
+              ::testing::ThrowsMessage<PeerError>(::testing::HasSubstr("a message of 0 bytes")));
+}
 
 TEST_F(ReceiveGivenUp, BeforeTheBytesComeTheyAreForTheNext) {
   give_up();

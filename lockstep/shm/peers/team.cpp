@@ -152,12 +152,12 @@ void Team::meet() {
       }
     }
   } else if (!may_spin_ || !spin()) {
-    watch_.wait({.what = [this] { return what(); },
-                 .ready = [this] { return all_here(); },
-                 .awaited = [this] { return absent(); },
-                 .needed = [this] { return others(); },
-                 .deadline = deadline_.value_or(Deadline::in(std::chrono::seconds(0)))},
-                Watch::Then::kBreak);
+    deadline_ = watch_.wait({.what = [this] { return what(); },
+                             .ready = [this] { return all_here(); },
+                             .awaited = [this] { return absent(); },
+                             .needed = [this] { return others(); },
+                             .deadline = deadline_.value_or(Deadline::in(std::chrono::seconds(0)))},
+                            Watch::Then::kBreak);
   }
   watch_.throw_if_given_up(phase_, [this] { return what(); });
 }

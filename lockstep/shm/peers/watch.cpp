@@ -30,18 +30,19 @@ Watch::Watch(int rank, Memory& memory, std::vector<Peer> peers, Options options)
       roster_(rank, memory, std::move(peers)),
       options_(std::move(options)) {}
 
-void Watch::wait(const Wait& wait, Then then) {
+Deadline Watch::wait(const Wait& wait, Then then) {
   StoppedRanks stopped([this](int rank) { return roster_.is_stopped(rank); });
   Deadline deadline = wait.deadline;
+  const bool may_wait_longer = !deadline.passed();
   bool waits_longer = false;
   while (true) {
     throw_if_broken();
     if (sleep(wait, deadline)) {
-      return;
+      return deadline;
     }
     look(wait, then);
     if (wait.ready()) {
-      return;
+      return deadline;
     }
     const auto awaited = wait.awaited();
     for (const int rank : stopped.find(awaited)) {
@@ -51,7 +52,7 @@ void Watch::wait(const Wait& wait, Then then) {
                         to_text(deadline.remaining()));
       }
     }
-    if (const auto saving = roster_.saving_among(awaited)) {
+    if (const auto saving = roster_.saving_among(awaited); saving && may_wait_longer) {
       deadline = Deadline::in(wait.deadline.total());
       if (wait.deadline.passed() && !std::exchange(waits_longer, true) && options_.notice) {
         options_.notice(wait.what() + ": " + *saving + "; waiting longer than the timeout of " +

@@ -55,6 +55,37 @@ TEST(SavingRank, IsWaitedForAndNamedOnce) {
                                            "waiting longer than the timeout of 200 ms"))));
 }
 
+// A large sum meets several times.
+TEST(SavingRank, TheRestOfTheCollectiveHasTimeAsWell) {
+  on_threads(2, [](Team& team) {
+    if (team.rank() == 0) {
+      come_late(team, Phase::kSaving);
+    } else {
+      barrier(team, soon());
+    }
+    meet(team);
+    if (team.rank() == 0) {
+      std::this_thread::sleep_for(kTimeout / 4);
+    }
+    EXPECT_NO_THROW(team.meet());
+  });
+}
+
+// Whoever asks at the end of its time wants no more of it.
+TEST(SavingRank, IsNotWaitedForIfTheTimeWasOverBefore) {
+  on_threads(2, [](Team& team) {
+    if (team.rank() == 0) {
+      come_late(team, Phase::kSaving);
+      EXPECT_THROW(meet(team), PeerError);
+      return;
+    }
+    barrier(team, soon());
+    const auto since = Deadline::Clock::now();
+    EXPECT_THROW(barrier(team, Deadline::in(milliseconds(0))), PeerError);
+    EXPECT_LT(Deadline::Clock::now() - since, 2 * kTimeout);
+  });
+}
+
 TEST(SavingRank, ThatDoesSomethingElseIsLate) {
   on_threads(2, [](Team& team) {
     if (team.rank() == 0) {
