@@ -95,7 +95,7 @@ def measure_step(options, folder, model):
     with started(options, folder, "step.py", model, options.batch_size, "cpu") as jobs:
         losses = {job.name: job.tell("check 3")["losses"] for job in jobs}
         for name, values in losses.items():
-            if any(abs(a - b) > TOLERANCE * max(1, abs(b)) for a, b in zip(values, losses["gloo"])):
+            if not all(abs(a - b) <= TOLERANCE * max(1, abs(b)) for a, b in zip(values, losses["gloo"], strict=True)):
                 raise SystemExit(f"lockstep bench python: the losses of {name} are {values}, of gloo {losses['gloo']}")
         yield {"what": f"step of {model}, batch of {options.batch_size}", "ms": medians(options, jobs, f"time 1 {options.steps}")}
 

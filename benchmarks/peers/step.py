@@ -66,7 +66,8 @@ class Training:
             with torch.no_grad():
                 next(net.parameters()).mul_(2)
         # Fused is what PyTorch is best with on a GPU; on CPU it is left to its default.
-        self.optimizer = torch.optim.SGD(net.parameters(), **SGD, fused=device == "cuda" or None)
+        sgd = {**SGD, "fused": device == "cuda" or None}
+        self.optimizer = torch.optim.SGD(net.parameters(), **sgd)
         rank = 0
         self.net = net
         if backend == "lockstep":
@@ -82,7 +83,7 @@ class Training:
                 state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
                 self.net.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
             if "zero" in words:
-                self.optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **SGD)
+                self.optimizer = ZeroRedundancyOptimizer(net.parameters(), torch.optim.SGD, **sgd)
         torch.manual_seed(1 + rank)
         self.images = torch.randn(batch_size, *shape).to(device, memory_format=layout)
         self.labels = torch.randint(classes, (batch_size,)).to(device)

@@ -16,6 +16,18 @@ using Clock = Deadline::Clock;
 
 // How long a death can go unnoticed, and how often a waiting rank wakes for nothing.
 constexpr std::chrono::milliseconds kPoll{50};
+// How much longer a rank is waited for that saves: one whose disk hangs says so for ever.
+constexpr std::chrono::minutes kLongestSave{20};
+
+// When time runs out also for a rank that saves.
+Deadline longest_after(const Deadline& deadline) {
+  using std::chrono::milliseconds;
+  if (deadline.passed()) {
+    return Deadline::in(milliseconds(0));
+  }
+  return Deadline::in(std::min<milliseconds>(deadline.total(), std::chrono::years(1)) +
+                      kLongestSave);
+}
 
 PeerError error_of(Watch::Reason reason, const std::string& text) {
   using Cause = PeerError::Cause;
@@ -33,7 +45,7 @@ Watch::Watch(int rank, Memory& memory, std::vector<Peer> peers, Options options)
 Deadline Watch::wait(const Wait& wait, Then then) {
   StoppedRanks stopped([this](int rank) { return roster_.is_stopped(rank); });
   Deadline deadline = wait.deadline;
-  const bool may_wait_longer = !deadline.passed();
+  const Deadline longest = longest_after(deadline);
   bool waits_longer = false;
   while (true) {
     throw_if_broken();
@@ -52,7 +64,7 @@ Deadline Watch::wait(const Wait& wait, Then then) {
                         to_text(deadline.remaining()));
       }
     }
-    if (const auto saving = roster_.saving_among(awaited); saving && may_wait_longer) {
+    if (const auto saving = roster_.saving_among(awaited); saving && !longest.passed()) {
       deadline = Deadline::in(wait.deadline.total());
       if (wait.deadline.passed() && !std::exchange(waits_longer, true) && options_.notice) {
         options_.notice(wait.what() + ": " + *saving + "; waiting longer than the timeout of " +

@@ -44,9 +44,9 @@ class Watch {
   };
   // Sleeps until ready, looking after the needed ranks. Throws PeerError if one of them ended,
   // left or failed, if the deadline passes, or after leave(). While an awaited rank says that it
-  // saves a checkpoint, time does not run out: afterwards it has all of it again, unless the
-  // deadline had passed before the call. Returns the deadline that held last: what the caller waits
-  // for next in the same operation has that one.
+  // saves a checkpoint, time does not run out for 20 minutes: afterwards it has all of it again,
+  // unless the deadline had passed before the call. Returns the deadline that held last: what the
+  // caller waits for next in the same operation has that one.
   Deadline wait(const Wait& wait, Then then);
   // The same without sleeping or a deadline: throws if the wait cannot succeed, else returns.
   void look(const Wait& wait, Then then);
