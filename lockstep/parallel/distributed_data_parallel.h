@@ -117,6 +117,38 @@ class DistributedDataParallel {
   // once, before the first forward; else it throws UsageError. It runs in a group of one rank, too.
   void register_comm_hook(CommHook hook) { replica_->register_comm_hook(std::move(hook)); }
 
+  // From now on backward makes the optimizer's steps, with the bits that step() would have: at its
+  // end, for each bucket as soon as its gradients are averaged, while later buckets are still being
+  // summed. Nobody calls step(), which throws UsageError. Under no_sync() no step is made.
+  // Parameters that are in no bucket are stepped last. The optimizer must outlive this. Throws
+  // UsageError for a second one, with delayed parameters, and for optimizers whose step cannot be
+  // made in parts (ZeroRedundancyOptimizer).
+  template <class Optimizer>
+  void register_optimizer_in_backward(Optimizer& optimizer) {
+    static_assert(
+        requires(const std::vector<at::Tensor>& parameters) {
+          optimizer.begin_steps_in_backward();
+          optimizer.step_in_backward(parameters);
+        },
+        "register_optimizer_in_backward takes an optimizer of lockstep::optim: those of "
+        "torch::optim step all parameters at once");
+    std::vector<at::Tensor> parameters;
+    for (std::size_t group = 0; group < optimizer.groups(); ++group) {
+      const auto& own = optimizer.params(group);
+      parameters.insert(parameters.end(), own.begin(), own.end());
+    }
+    optimizer.begin_steps_in_backward();
+    try {
+      replica_->register_optimizer_in_backward(
+          {std::move(parameters), [&optimizer](const std::vector<at::Tensor>& some) {
+             optimizer.step_in_backward(some);
+           }});
+    } catch (...) {
+      optimizer.end_steps_in_backward();
+      throw;
+    }
+  }
+
   [[nodiscard]] DistributedDataParallelStats stats() const { return replica_->stats(); }
 
   // For a rank that found by itself that it cannot go on, before it ends: the errors of the others

@@ -45,6 +45,15 @@ void Reducer::register_comm_hook(CommHook hook) {
   make_first_buckets();
 }
 
+void Reducer::step_in_backward(StepParameters step, std::vector<at::Tensor> others) {
+  const std::lock_guard lock(mutex_);
+  if (step_.is_synchronized()) {
+    throw UsageError("register_optimizer_in_backward: a step has begun; call it between steps");
+  }
+  step_parameters_ = std::move(step);
+  others_ = std::move(others);
+}
+
 void Reducer::before_forward() {
   const std::lock_guard lock(mutex_);
   if (step_.phase() == StepState::Phase::kInBackward) {
@@ -78,18 +87,12 @@ void Reducer::require_recordable() const {
     throw UsageError(
         "the step is recorded before the buckets are planned; run three steps eagerly before");
   }
-  if (communication_.has_hook()) {
+  if (step_parameters_) {
     throw UsageError(
-        "a communication hook runs on the host, so the step cannot be recorded; leave the hook "
-        "out");
+        "an optimizer steps in backward, so the step cannot be recorded; call its step() instead");
   }
   const bool travel = options_.buckets.mode != GradientBucket::Mode::kStay;
-  for (const auto& parameter : parameters_) {
-    if (travel && !communication_.is_recordable(parameter.tensor)) {
-      throw UsageError("the host sums the gradient of '" + parameter.name +
-                       "', so the step cannot be recorded; use the backend nccl");
-    }
-  }
+  communication_.require_recordable(travel ? parameters_ : std::vector<Parameter>());
 }
 
 // Nothing waits for this step any more.
@@ -240,12 +243,10 @@ void Reducer::on_backward_done() {
 void Reducer::write_back() {
   for (std::size_t b = 0; b < buckets().size(); ++b) {
     communication_.wait_for(b);
-    auto& bucket = buckets_[b];
-    for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {
-      if (readiness_->took_part(bucket.parameters()[i])) {
-        bucket.write_back(i);
-      }
-    }
+    write_back(buckets_[b]);
+  }
+  if (!others_.empty()) {
+    step_parameters_(others_);
   }
   readiness_->finish();
   ++steps_;
@@ -253,6 +254,20 @@ void Reducer::write_back() {
   times.copied = buckets_.copied();
   times.moved = buckets_.moved();
   finished_(times);
+}
+
+void Reducer::write_back(GradientBucket& bucket) {
+  std::vector<at::Tensor> stepped;
+  for (std::size_t i = 0; i < bucket.parameters().size(); ++i) {
+    const std::size_t parameter = bucket.parameters()[i];
+    if (readiness_->took_part(parameter)) {
+      bucket.write_back(i);
+    }
+    stepped.push_back(parameters_[parameter].tensor);
+  }
+  if (step_parameters_) {
+    step_parameters_(stepped);
+  }
 }
 
 void Reducer::shadow_backward() {
@@ -273,10 +288,8 @@ void Reducer::shadow_backward() {
 
 void Reducer::reject_unfinished() const {
   std::vector<const Parameter*> missing;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!step_.is_ready(i)) {
-      missing.push_back(&parameters_[i]);
-    }
+  for (const std::size_t i : step_.missing()) {
+    missing.push_back(&parameters_[i]);
   }
   throw UsageError(std::to_string(missing.size()) + " of " + std::to_string(parameters_.size()) +
                    " parameters got no gradient: " + names_of(missing) + "; " +

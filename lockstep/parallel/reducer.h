@@ -43,6 +43,12 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // there is a hook, if a step was begun, or if gradients are sparse.
   void register_comm_hook(CommHook hook);
 
+  // At the end of a synchronized backward, `step` makes an optimizer's step of each bucket's
+  // parameters as soon as their gradients are there, while later buckets are still being summed,
+  // and at last that of `others`. Throws UsageError in a step that has begun.
+  using StepParameters = std::function<void(const std::vector<at::Tensor>& parameters)>;
+  void step_in_backward(StepParameters step, std::vector<at::Tensor> others);
+
   // To be called before a forward with gradients. Once, after the first whole step, it plans the
   // buckets anew, with collectives. Throws UsageError if an earlier step failed, because this rank
   // must not go on; or if a parameter was moved since, because its gradients would not be averaged.
@@ -81,6 +87,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void mark_ready(std::size_t parameter);
   void on_backward_done();
   void write_back();
+  void write_back(GradientBucket& bucket);
   void require_in_step() const;
   [[noreturn]] void reject_late(std::size_t parameter) const;
   void abandon_step();
@@ -94,6 +101,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   ReducerOptions options_;
   StepErrors& errors_;
   std::function<void(const CommunicationTimes&)> finished_;
+  StepParameters step_parameters_;
+  std::vector<at::Tensor> others_;  // Which it steps, and which are in no bucket.
 
   std::mutex mutex_;  // Hooks of a module on several devices run in several threads.
   Communication communication_;

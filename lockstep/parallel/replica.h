@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -93,6 +94,14 @@ class Replica {
 
   void register_comm_hook(CommHook hook);
 
+  // An optimizer of these parameters, and what makes its step of some of them.
+  struct SteppedInBackward {
+    std::vector<at::Tensor> parameters;
+    std::function<void(const std::vector<at::Tensor>& parameters)> step;
+  };
+  // Throws UsageError, and changes nothing, if there is one already, or parameters are delayed.
+  void register_optimizer_in_backward(SteppedInBackward optimizer);
+
   // From begin_join() to end_join(), ranks may have different numbers of inputs. shadow_others() is
   // for a rank without any more; it returns when no rank has one, with the model of a rank that had
   // the most.
@@ -150,6 +159,7 @@ class Replica {
   std::optional<at::Device> input_device_;
   std::optional<at::Device> output_device_;
   bool forward_sync_buffers_;
+  bool steps_in_backward_ = false;  // There is an optimizer that does.
   std::optional<Join> join_;
   std::optional<SampleCount> count_;
   std::optional<double> samples_;  // Of the next forward.

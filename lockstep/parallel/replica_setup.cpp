@@ -96,6 +96,28 @@ void Replica::delay(const Delayed& delayed, const ReducerOptions& chosen) {
   });
 }
 
+void Replica::register_optimizer_in_backward(SteppedInBackward optimizer) {
+  errors_.run([&] {
+    if (steps_in_backward_) {
+      refuse_to_wrap("register_optimizer_in_backward: there is an optimizer already");
+    }
+    if (delayed_) {
+      refuse_to_wrap(
+          "register_optimizer_in_backward: parameters are delayed, so their gradients are not "
+          "there when the step is made; do not set delay_all_reduce_named_params");
+    }
+    std::unordered_set<const void*> in_buckets;
+    for (const auto& parameter : reducer_->parameters()) {
+      in_buckets.insert(parameter.tensor.unsafeGetTensorImpl());
+    }
+    std::erase_if(optimizer.parameters, [&](const at::Tensor& parameter) {
+      return in_buckets.contains(parameter.unsafeGetTensorImpl());
+    });
+    reducer_->step_in_backward(std::move(optimizer.step), std::move(optimizer.parameters));
+    steps_in_backward_ = true;
+  });
+}
+
 void Replica::choose_devices(const DistributedDataParallelOptions& options) {
   if (options.device_ids.empty() && !options.output_device) {
     return;

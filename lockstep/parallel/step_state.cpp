@@ -22,6 +22,16 @@ bool StepState::mark_ready(std::size_t parameter) {
   return !was_ready;
 }
 
+std::vector<std::size_t> StepState::missing() const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < ready_.size(); ++i) {
+    if (!ready_[i]) {
+      found.push_back(i);
+    }
+  }
+  return found;
+}
+
 std::optional<std::size_t> StepState::next_complete_bucket() {
   if (all_started() || pending_[next_] > 0) {
     return std::nullopt;

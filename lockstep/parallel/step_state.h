@@ -32,6 +32,7 @@ class StepState {
   // False if it was ready before.
   bool mark_ready(std::size_t parameter);
   [[nodiscard]] bool is_ready(std::size_t parameter) const { return ready_[parameter]; }
+  [[nodiscard]] std::vector<std::size_t> missing() const;  // Parameters that are not.
   // One gradient more is in this bucket.
   void count_in(std::size_t bucket) { --pending_[bucket]; }
   // The next bucket to start, if all of its gradients are in it: every rank starts the buckets in

@@ -51,8 +51,18 @@ std::unique_ptr<Reduction> Communication::reduction_for(
   return std::make_unique<HookReduction>(hook_, position, std::move(tensors), std::move(strides));
 }
 
-bool Communication::is_recordable(const at::Tensor& like) const {
-  return like.is_cuda() && group_.can(Capability::kRecordable, at::kCUDA);
+void Communication::require_recordable(const std::vector<Parameter>& parameters) const {
+  if (hook_) {
+    throw UsageError(
+        "a communication hook runs on the host, so the step cannot be recorded; leave the hook "
+        "out");
+  }
+  for (const auto& parameter : parameters) {
+    if (!parameter.tensor.is_cuda() || !group_.can(Capability::kRecordable, at::kCUDA)) {
+      throw UsageError("the host sums the gradient of '" + parameter.name +
+                       "', so the step cannot be recorded; use the backend nccl");
+    }
+  }
 }
 
 // Ordered after the current work of the current stream.

@@ -41,8 +41,9 @@ class Communication {
            (has_hook() || Average::can_divide_in_sum(group_, parameter.tensor));
   }
 
-  // Whether sums of such gradients can be recorded as a part of a CUDA graph.
-  [[nodiscard]] bool is_recordable(const at::Tensor& like) const;
+  // Throws UsageError if there is a hook, or if sums of these parameters' gradients cannot be
+  // recorded as a part of a CUDA graph.
+  void require_recordable(const std::vector<Parameter>& parameters) const;
 
   // Starts to sum the next bucket of this step, if it has contents; all its gradients must be in
   // it. On a GPU this is ordered after the current work of the current stream. The bucket is filled

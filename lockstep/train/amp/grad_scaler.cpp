@@ -23,6 +23,14 @@ void require_gradients(bool none) {
   }
 }
 
+void require_steps_after_backward(const optim::Optimizer& optimizer) {
+  if (optimizer.steps_in_backward()) {
+    fail(
+        "backward makes the optimizer's steps (register_optimizer_in_backward), with gradients "
+        "that are still scaled; leave one of both out");
+  }
+}
+
 at::Tensor full_like_scale(double value, const at::Tensor& scale) {
   return at::full({}, value, at::TensorOptions(at::kFloat).device(scale.device()));
 }
@@ -151,6 +159,7 @@ void GradScaler::unscale_(optim::Optimizer& optimizer) {
   if (!options_.enabled) {
     return;
   }
+  require_steps_after_backward(optimizer);
   require_scale("unscale_()");
   auto& state = per_optimizer(optimizer);
   if (state.stage == Stage::kUnscaled) {
@@ -170,6 +179,7 @@ void GradScaler::step(optim::Optimizer& optimizer) {
     optimizer.step();
     return;
   }
+  require_steps_after_backward(optimizer);
   require_scale("step()");
   auto& state = per_optimizer(optimizer);
   if (state.stage == Stage::kStepped) {

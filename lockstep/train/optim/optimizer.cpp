@@ -63,10 +63,41 @@ void Optimizer::require_group(const char* operation, std::size_t group) const {
 void Optimizer::step() { step({}); }
 
 void Optimizer::step(const LossScale& scale) {
-  const at::NoGradGuard no_grad;
+  if (in_backward_) {
+    fail(
+        "step() of an optimizer whose steps backward makes (register_optimizer_in_backward); leave "
+        "the call out");
+  }
   if (scale.found_inf.defined() && !takes_loss_scale()) {
     fail("a loss scale for a step without fused kernels, expected gradients that are unscaled");
   }
+  step_groups(scale);
+  finish_step();
+}
+
+void Optimizer::begin_steps_in_backward() {
+  if (in_backward_) {
+    fail("another backward makes its steps already; make an optimizer for each");
+  }
+  if (!steps_in_parts()) {
+    fail(
+        "its step is one collective of all ranks, so backward cannot make it in parts; call step() "
+        "after backward()");
+  }
+  in_backward_ = true;
+}
+
+void Optimizer::step_in_backward(const std::vector<at::Tensor>& params) {
+  auto& chosen = chosen_.emplace();
+  for (const auto& param : params) {
+    chosen.insert(param.unsafeGetTensorImpl());
+  }
+  step_groups({});
+  chosen_.reset();
+}
+
+void Optimizer::step_groups(const LossScale& scale) {
+  const at::NoGradGuard no_grad;
   for (std::size_t group = 0; group < groups(); ++group) {
     if (uses_fused(group, fused(group))) {
       step_fused(group, scale);
@@ -75,7 +106,6 @@ void Optimizer::step(const LossScale& scale) {
       step_one_by_one(group);
     }
   }
-  finish_step();
 }
 
 bool Optimizer::takes_loss_scale() const {
@@ -139,7 +169,7 @@ Optimizer::WithGradient Optimizer::with_gradient(std::size_t group) const {
   for (std::size_t i = 0; i < params_[group].size(); ++i) {
     const auto& param = params_[group][i];
     const auto& grad = param.grad();
-    if (!grad.defined()) {
+    if (!grad.defined() || (chosen_ && !chosen_->contains(param.unsafeGetTensorImpl()))) {
       continue;
     }
     if (grad.is_sparse()) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -54,6 +55,15 @@ class Optimizer {
   void step(const LossScale& scale);
   // Whether all of the step is fused kernels, so that it needs nothing of the host.
   [[nodiscard]] bool takes_loss_scale() const;
+
+  // For DistributedDataParallel::register_optimizer_in_backward(), which makes steps in parts:
+  // between begin and end step() throws UsageError. begin throws it for an optimizer that cannot,
+  // or that does already.
+  void begin_steps_in_backward();
+  void end_steps_in_backward() { in_backward_ = false; }
+  [[nodiscard]] bool steps_in_backward() const { return in_backward_; }
+  // The part of a step that is that of these parameters; others than its own do not matter.
+  void step_in_backward(const std::vector<at::Tensor>& params);
 
   // False: gradients that are there are filled with zeros.
   void zero_grad(bool set_to_none = true);
@@ -103,6 +113,8 @@ class Optimizer {
   void keep_only(std::vector<bool> own) { own_ = std::move(own); }
   // At the end of each step.
   virtual void finish_step() {}
+  // Whether a step may be made for some parameters now and for others later.
+  [[nodiscard]] virtual bool steps_in_parts() const { return true; }
   // As kernels of a device take a tensor that may be missing: there, or nothing.
   static std::optional<at::Tensor> given(const at::Tensor& tensor, at::Device device);
 
@@ -137,6 +149,7 @@ class Optimizer {
   // Throws UsageError while a step is recorded: it would repeat the numbers of the host for ever.
   void require_not_recorded() const;
   [[nodiscard]] bool is_own(std::size_t index) const { return own_.empty() || own_[index]; }
+  void step_groups(const LossScale& scale);
   [[nodiscard]] std::vector<State> states_from(const OptimizerState& loaded) const;
 
   const char* name_;
@@ -144,6 +157,9 @@ class Optimizer {
   std::vector<std::size_t> first_;               // The number of each group's first parameter.
   std::vector<State> state_;                     // By number.
   std::vector<bool> own_;                        // By number; empty: all are.
+  bool in_backward_ = false;
+  // The parameters of this part of a step; nothing: all.
+  std::optional<std::unordered_set<const at::TensorImpl*>> chosen_;
   // By group, then by device; none before a fused step.
   std::vector<std::vector<std::pair<at::Device, at::Tensor>>> lr_tensors_;
   std::vector<OptionValues> foreign_options_;  // By group: those that mean nothing here.

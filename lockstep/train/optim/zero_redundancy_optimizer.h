@@ -45,6 +45,7 @@ class ZeroRedundancyOptimizer : public Local {
 
  private:
   void finish_step() override { shards_.broadcast(); }
+  [[nodiscard]] bool steps_in_parts() const override { return false; }
 
   [[nodiscard]] std::vector<std::vector<at::Tensor>> all_params() const {
     std::vector<std::vector<at::Tensor>> all;
