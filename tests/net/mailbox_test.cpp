@@ -86,6 +86,8 @@ TEST(Mailbox, ACallbackThatThrowsHarmsNobody) {
 
 // Also one that does nothing, or is in a callback.
 TEST(Mailbox, ARankIsToldHowFarAnotherIs) {
+  std::promise<void> go_on;  // Outlives the thread of callbacks.
+  const auto gone_on = go_on.get_future();
   Mailboxes group(3);
   const auto answer_of = [&](int peer) {
     const auto question = group[0].ask(peer);
@@ -98,9 +100,8 @@ TEST(Mailbox, ARankIsToldHowFarAnotherIs) {
   group[2].set_progress(9);
   EXPECT_EQ(answer_of(1), 7U);
   EXPECT_EQ(answer_of(2), 9U);
-  std::promise<void> go_on;
   Receive receive(group[1], 0, 1);
-  group[1].when_done(receive.message, soon(), [&] { go_on.get_future().wait(); });
+  group[1].when_done(receive.message, soon(), [&] { gone_on.wait(); });
   send(group[0], 1, 1, {1});
   EXPECT_EQ(receive.wait(), Ints{1});
   EXPECT_EQ(answer_of(1), 7U);
