@@ -4,6 +4,7 @@ Ranks are started without a launcher, which would end them by itself when it los
 """
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
@@ -54,8 +55,16 @@ def wait_until_ready(ranks):
         assert rank.stdout.readline() == "ready\n", rank.communicate()
 
 
+def waits_of(pid):
+    """Where the kernel has each thread of a process that does not end."""
+    return [path.read_text() for path in pathlib.Path(f"/proc/{pid}/task").glob("*/wchan")]
+
+
 def failure_of(rank):
-    out, err = rank.communicate(timeout=20)
+    try:
+        out, err = rank.communicate(timeout=20)
+    except subprocess.TimeoutExpired:
+        pytest.fail(f"{rank.args} does not end; its threads wait in {waits_of(rank.pid)}")
     match = re.search(r"failed after ([0-9.]+) s: (.*)", out)
     assert match, (out, err)
     assert rank.returncode == 0, err
