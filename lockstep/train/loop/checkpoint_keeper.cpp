@@ -32,8 +32,7 @@ void CheckpointKeeper::open() {
 
 void CheckpointKeeper::fail(const IoError& error) {
   if (options_.strict) {
-    throw IoError(std::string("--strict: a checkpoint was not saved, at the second try, too; the "
-                              "one before stays: ") +
+    throw IoError(std::string("--strict: a checkpoint was not saved, at the second try, too: ") +
                   error.what() + "; HINT: mend the disk, and the same command goes on");
   }
   options_.on_warning(std::string("a checkpoint was not saved; training goes on: ") + error.what());

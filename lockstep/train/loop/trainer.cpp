@@ -1,6 +1,7 @@
 #include "lockstep/train/loop/trainer.h"
 
 #include <algorithm>
+#include <iterator>
 #include <cstring>
 #include <numeric>
 
@@ -225,15 +226,19 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
   }
 }
 
+// `sums_of` gives those of the interval, of each rank's part.
+template <class Part, class SumsOf>
+void Trainer::require_finite(const std::vector<Part>& parts, SumsOf sums_of) const {
+  std::vector<Tally::Sums> ranks;
+  std::ranges::transform(parts, std::back_inserter(ranks), sums_of);
+  require_finite_losses(config_, position_.step, ranks, batches_.per_rank * batches_.accumulation);
+}
+
 void Trainer::finish_interval() {
   const auto times = clock_.times(learner_.stats().waiting_seconds);
   const auto sums = interval_.sums();
   const auto parts = gather(control_, IntervalPart{sums, times - marked_times_, work_.last()});
-  std::vector<Tally::Sums> ranks;
-  for (const auto& part : parts) {
-    ranks.push_back(part.sums);
-  }
-  require_finite_losses(config_, position_.step, ranks, batches_.per_rank * batches_.accumulation);
+  require_finite(parts, [](const IntervalPart& part) { return part.sums; });
   auto interval = interval_of(parts);
   marked_times_ = times;
   interval.position = position_;
@@ -280,12 +285,8 @@ void Trainer::finish_epoch() {
 
 void Trainer::save(const SaveOptions& options) {
   const auto scores = gather(control_, RankScores{epoch_.sums(), interval_.sums()});
-  std::vector<Tally::Sums> ranks;
-  for (const auto& rank : scores) {
-    ranks.push_back(rank.interval);
-  }
   // All ranks find the same, and the last good checkpoint stays.
-  require_finite_losses(config_, position_.step, ranks, batches_.per_rank * batches_.accumulation);
+  require_finite(scores, [](const RankScores& rank) { return rank.interval; });
   require_finite_weights(config_, position_.step, learner_.module());
   const auto rng = lockstep::rng_state(world_);
   const auto keep = [&] {

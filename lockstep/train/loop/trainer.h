@@ -76,6 +76,8 @@ class Trainer {
   void finish_interval();
   void finish_epoch();
   void save(const SaveOptions& options);
+  template <class Part, class SumsOf>
+  void require_finite(const std::vector<Part>& parts, SumsOf sums_of) const;
   [[nodiscard]] Checkpoint snapshot(const RngState& rng,
                                     const std::vector<RankScores>& scores) const;
   void tell(const std::function<void(Observer&)>& what) const;
