@@ -209,10 +209,11 @@ void add_step(CLI::App& app) {
       ->option_text("1,2");
   command
       ->add_option("--variants", options->variants,
-                   "a row each: ddp; zero, with ZeroRedundancyOptimizer; data_parallel, ours in "
-                   "one process with as many replicas")
+                   "a row each: ddp; zero, with ZeroRedundancyOptimizer; in_backward, ours with "
+                   "the optimizer's steps in backward; data_parallel, ours in one process with as "
+                   "many replicas")
       ->delimiter(',')
-      ->check(CLI::IsMember({"ddp", "zero", "data_parallel"}))
+      ->check(CLI::IsMember({"ddp", "zero", "in_backward", "data_parallel"}))
       ->option_text("ddp");
   command->add_option("--rounds", options->rounds, "turns of each contender; medians are shown")
       ->check(CLI::Range(1, 1000))

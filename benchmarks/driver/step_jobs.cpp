@@ -67,6 +67,9 @@ Command command_of(StepContender contender, const std::string& backend,
   if (options.variant == "zero" && !is_plain(contender)) {
     command.push_back(options.variant);
   }
+  if (options.variant == "in_backward" && contender == kOurs) {
+    command.push_back(options.variant);
+  }
   return command;
 }
 

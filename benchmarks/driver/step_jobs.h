@@ -21,7 +21,8 @@ struct StepJobsOptions {
   std::string precision;      // On a GPU: "bf16", "tf32" or "fp32".
   bool cuda_graph = false;    // For our contenders.
   bool reduce_alone = false;  // The same.
-  // What ours does otherwise: "", "zero" (PyTorch's, too) or "data_parallel".
+  // What ours does otherwise: "", "zero" (PyTorch's, too), "in_backward" or
+  // "data_parallel".
   std::string variant;
   std::string spoiled;  // A contender that starts from wrong weights.
 };

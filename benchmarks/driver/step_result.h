@@ -76,8 +76,9 @@ inline constexpr const char* kStepNotes =
   copied               of these, into buckets; the others are made there
   samples/s            of all ranks
   hidden               the part of our communication during which backward went on
-A model's name may be followed by what ours does otherwise: zero (ZeroRedundancyOptimizer; PyTorch's, too)
-or data_parallel (DataParallel: one process with as many replicas).
+A model's name may be followed by what ours does otherwise: zero (ZeroRedundancyOptimizer; PyTorch's, too),
+in_backward (the optimizer steps each bucket in backward) or data_parallel (DataParallel: one process with
+as many replicas).
 With --backend barrier, ours are plain modules that only wait for each other after each step.
 Ratios are medians over the rounds. Sides started from equal weights, and their losses were compared.
 )";

@@ -5,8 +5,8 @@
 //
 // BACKEND is that of the group that DistributedDataParallel gets; "plain" means one process with
 // neither, "barrier" a group that only meets after each step. WORD is cuda-graph, fp32, tf32,
-// reduce-alone, spoiled, bf16-hook, power_sgd-hook, zero, or replicas=N: see TrainingOptions.
-// Orders come as benchmarks/orders.h says:
+// reduce-alone, spoiled, bf16-hook, power_sgd-hook, zero, in_backward, or replicas=N: see
+// TrainingOptions. Orders come as benchmarks/orders.h says:
 //
 //   check N        N steps; the answer has their losses
 //   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
@@ -146,6 +146,7 @@ std::string variant_of(const std::set<std::string>& words) {
   return words.contains("bf16-hook")        ? "bf16"
          : words.contains("power_sgd-hook") ? "power_sgd"
          : words.contains("zero")           ? "zero"
+         : words.contains("in_backward")    ? "in_backward"
                                             : "";
 }
 

@@ -148,7 +148,9 @@ void Training::make(const TrainingOptions& options, const std::optional<Group>& 
   } else if (group && !options.barrier_only) {
     const auto ddp = std::make_shared<DistributedDataParallel<Module>>(
         network, *group, DistributedDataParallelOptions{.reduce_alone = options.reduce_alone});
-    if (!options.variant.empty() && !is_shared) {
+    if (options.variant == "in_backward") {
+      ddp->register_optimizer_in_backward(*optimizer_);
+    } else if (!options.variant.empty() && !is_shared) {
       ddp->register_comm_hook(hook_of(options.variant, *group));
     }
     forward_ = [ddp](const at::Tensor& images) { return ddp->forward(images); };
@@ -201,7 +203,9 @@ at::Tensor Training::train(const at::Tensor& images, const at::Tensor& labels) {
     loss = torch::nn::functional::cross_entropy(scores, labels);
   }
   loss.backward();
-  optimizer_->step();
+  if (!optimizer_->steps_in_backward()) {
+    optimizer_->step();
+  }
   if (barrier_) {
     barrier_->barrier();
   }

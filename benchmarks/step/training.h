@@ -33,7 +33,7 @@ struct TrainingOptions {
   bool reduce_alone = false;  // A group of one rank sums its gradients, too.
   bool spoiled = false;       // Starts from wrong weights, to see that it is noticed.
   // Of DistributedDataParallel: a communication hook, "bf16" or "power_sgd"; or "zero", the
-  // optimizer's state in shares.
+  // optimizer's state in shares; or "in_backward", the optimizer's steps in backward.
   std::string variant;
   int replicas = 1;  // More: DataParallel in this process, with a batch for each.
   // Ranks of a group only wait for each other after each step, and average nothing: what

@@ -114,12 +114,12 @@ def test_ranks_that_only_wait_for_each_other_exchange_nothing():
 
 def test_variants_have_a_row_each():
     """Their losses are compared with PyTorch's as all others are."""
-    variants = ["ddp", "zero", "data_parallel"]
+    variants = ["ddp", "zero", "in_backward", "data_parallel"]
     done = bench("--models", "mlp", "--ranks", 2, *QUICK, "--variants", ",".join(variants), "--json")
     assert (done.returncode, done.stderr) == (0, "")
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [row["variant"] for row in rows] == ["", *variants[1:]]
-    assert [row["bytes_per_step"] > 0 for row in rows] == [True, True, False]
+    assert [row["bytes_per_step"] > 0 for row in rows] == [True, True, True, False]
     assert len({round(row["sides"]["ours"]["loss"], 3) for row in rows}) == 1
 
 
@@ -148,7 +148,7 @@ def test_a_python_that_cannot_be_started_is_named():
     "arguments, says",
     [
         (("--models", "transformer"), "transformer not in {mlp,convnet,resnet18,resnet50}"),
-        (("--variants", "fsdp"), "fsdp not in {ddp,zero,data_parallel}"),
+        (("--variants", "fsdp"), "fsdp not in {ddp,zero,in_backward,data_parallel}"),
         (("--ranks", 0), "not in range 1 to 64"),
         (("--ranks", 65), "not in range 1 to 64"),
         (("--ranks", "two"), "--ranks"),
