@@ -1,6 +1,7 @@
 #include "lockstep/net/exchange.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -258,7 +259,7 @@ void Exchange::be_told(int peer, const Frame& frame) {
     return question->peer_ == peer && question->id_ == frame.id;
   });
   if (found != questions_.end()) {
-    const MessagePointer question = *found;
+    const MessagePointer question = std::move(*found);
     questions_.erase(found);
     question->answer_ = frame.tag;
     finish_(question, {});

@@ -84,7 +84,8 @@ PYBIND11_MODULE(_C, module) {
              pybind11::arg("size"), pybind11::arg("timeout"),
              pybind11::call_guard<pybind11::gil_scoped_release>());
 
-  pybind11::class_<comm::MemorySource, std::shared_ptr<comm::MemorySource>>(module, "MemorySource");
+  const pybind11::class_<comm::MemorySource, std::shared_ptr<comm::MemorySource>> source(
+      module, "MemorySource");
   module.def("arena_source", &arena_source, pybind11::arg("backend"));
   // Of this thread; None: that of all threads, if there is one.
   module.def("memory_source", &comm::memory_source);

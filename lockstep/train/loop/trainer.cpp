@@ -1,8 +1,8 @@
 #include "lockstep/train/loop/trainer.h"
 
 #include <algorithm>
-#include <iterator>
 #include <cstring>
+#include <iterator>
 #include <numeric>
 
 #include "lockstep/base/error.h"
