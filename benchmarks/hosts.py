@@ -122,7 +122,7 @@ def measure_steps(options, hosts, folder):
 def show_steps(options, contenders):
     ours = statistics.median(contenders["lockstep"]["ms"])
     print(f"{options.model}, batch of {options.batch_size} a rank, {options.hosts} hosts with {RANKS_PER_HOST} ranks each"
-          f"{' in turn' if options.cyclic else ''}, {options.rate} between them, {os.cpu_count()} cores in all, medians of {options.rounds} rounds\n")
+          f"{' in turn' if options.cyclic else ''}, {options.rate} between them, {len(os.sched_getaffinity(0))} cores in all, medians of {options.rounds} rounds\n")
     print(f"{'':28} {'ms a step':>10} {'/ ours':>8} {'MiB sent by a host':>20}")
     hooks = [(f"{side} {hook}", f"{text}, {hook} hook") for hook in options.hooks
              for side, text in (("lockstep", "ours"), ("PyTorch", "PyTorch's"))]
@@ -150,7 +150,7 @@ def measure_allreduce(options, hosts, folder, per_host):
 
 
 def show_allreduce(options, rows):
-    print(f"all_reduce of {options.bytes} bytes, {options.hosts} hosts, {os.cpu_count()} cores in all, "
+    print(f"all_reduce of {options.bytes} bytes, {options.hosts} hosts, {len(os.sched_getaffinity(0))} cores in all, "
           f"medians of {options.rounds} rounds of {options.repetitions}\n")
     print(f"{'ranks on a host':>15} {'ours, us':>10} {'Gloo, us':>10} {'ours / Gloo':>12}")
     for per_host, contenders in rows.items():

@@ -148,7 +148,7 @@ def main():
     for number in (signal.SIGTERM, signal.SIGHUP):  # Nothing is left behind.
         signal.signal(number, lambda got, _: sys.exit(128 + got))
     if not options.json:
-        print(f"{options.ranks} ranks, {os.cpu_count()} cores, medians of {options.rounds} rounds: ms, and Gloo's time "
+        print(f"{options.ranks} ranks, {len(os.sched_getaffinity(0))} cores, medians of {options.rounds} rounds: ms, and Gloo's time "
               f"divided by it (least to most)\n\n{'':32}{'lockstep in the arena':>32}{'lockstep':>32}{'gloo':>32}")
     with tempfile.TemporaryDirectory(prefix="lockstep-bench-") as folder:
         tables = [measure_allreduce(options, folder)]
@@ -156,7 +156,7 @@ def main():
         for table in tables:
             for row in table:
                 if options.json:
-                    print(json.dumps({"bench": "python", "ranks": options.ranks, "cores": os.cpu_count(),
+                    print(json.dumps({"bench": "python", "ranks": options.ranks, "cores": len(os.sched_getaffinity(0)),
                                       "arch": os.uname().machine, **row}), flush=True)
                 else:
                     show(row)
