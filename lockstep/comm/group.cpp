@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
+#include <memory>
 #include <new>
 #include <thread>
 
@@ -19,12 +21,26 @@ namespace {
 
 // Long enough for peers that are about to leave too, short enough not to be taken for a hang.
 constexpr std::chrono::seconds kGoodbye{5};
+constexpr std::chrono::seconds kAnswer{1};  // Of a store to one call.
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
 c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& prefix,
                                             const c10::intrusive_ptr<c10d::Store>& store) {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+}
+
+// Until so many ranks have said it, for a limited time.
+void say_goodbye(c10d::Store& store, int company) {
+  try {
+    auto gone = store.add("left", 1);
+    const auto deadline = Deadline::in(kGoodbye);
+    while (gone < company && !deadline.passed()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      gone = store.add("left", 0);
+    }
+  } catch (const std::exception&) {  // The host left first: nothing to wait for.
+  }
 }
 
 const Group::State& open(const std::shared_ptr<Group::State>& state) {
@@ -162,20 +178,21 @@ void Group::State::close() {
 
 void Group::State::leave(int company) {
   if (std::exchange(left, true) || !is_world() || job->backends.empty() ||
-      job->member.world_size == 1 || job->member.launcher_serves_store) {
+      job->member.world_size == 1 || job->member.launcher_serves_store ||
+      !host_waits.value_or(true)) {
     return;
   }
-  try {
-    if (!host_waits.value_or(true)) {
-      return;
-    }
-    auto gone = store->add("left", 1);
-    const auto deadline = Deadline::in(kGoodbye);
-    while (job->hosts_store && gone < company && !deadline.passed()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      gone = store->add("left", 0);
-    }
-  } catch (const std::exception&) {  // The host left first: nothing to wait for.
+  // The store's calls have no time limit, and its host may be stopped or cut off.
+  const auto said = std::make_shared<std::promise<void>>();
+  auto future = said->get_future();
+  std::thread thread([said, store = store, waits_for = job->hosts_store ? company : 0] {
+    say_goodbye(*store, waits_for);
+    said->set_value();
+  });
+  if (future.wait_for(kGoodbye + kAnswer) == std::future_status::ready) {
+    thread.join();
+  } else {
+    thread.detach();  // It has nothing but the store, which it keeps.
   }
 }
 

@@ -1,6 +1,10 @@
+#include <ATen/ops/full.h>
 #include <gmock/gmock.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/socket.h"
@@ -30,12 +34,17 @@ TEST(Membership, LocalRanksFollowFromWhoSharesAHost) {
   }));
 }
 
+// The store is in the process of rank 0.
+void meet_at(const std::string& port) {
+  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
+  ::setenv("MASTER_PORT", port.c_str(), 1);
+  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+}
+
 TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
   const auto port = std::to_string(listen_on({"127.0.0.1", 0}).port);
   EXPECT_NO_THROW(spawn(3, [&](int rank) {
-    ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-    ::setenv("MASTER_PORT", port.c_str(), 1);
-    ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
+    meet_at(port);
     if (rank == 2) {
       return;
     }
@@ -45,6 +54,28 @@ TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
                                        HasSubstr("on rank " + std::to_string(rank) + " of 3"))));
     if (::testing::Test::HasFailure()) {
       throw std::runtime_error("expectations failed");
+    }
+  }));
+}
+
+TEST(Membership, ARankLeavesAStoreThatDoesNotAnswer) {
+  const auto port = std::to_string(listen_on({"127.0.0.1", 0}).port);
+  EXPECT_NO_THROW(spawn(2, [&](int rank) {
+    meet_at(port);
+    std::optional<Group> world = init_process_group();
+    auto first = at::full({1}, static_cast<std::int64_t>(rank == 0 ? ::getpid() : 0), at::kLong);
+    world->all_reduce(first).wait();
+    if (rank == 0) {
+      return;  // Waits some seconds for the other to leave.
+    }
+    const auto host = static_cast<pid_t>(first.item<std::int64_t>());
+    ::kill(host, SIGSTOP);
+    const auto begin = std::chrono::steady_clock::now();
+    world.reset();
+    const auto took = std::chrono::steady_clock::now() - begin;
+    ::kill(host, SIGCONT);
+    if (took > std::chrono::seconds(15)) {
+      throw std::runtime_error("leaving took too long");
     }
   }));
 }
