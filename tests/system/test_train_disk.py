@@ -1,7 +1,9 @@
 """A disk that fails costs files, never the run; the last good checkpoint stays. Who asks for the exit code learns it."""
 
+import re
 import resource
 import shutil
+import signal
 import subprocess
 import time
 
@@ -45,8 +47,8 @@ def end_of(job):
     return out
 
 
-def fill(disk):
-    with open(disk / "filler", "wb", buffering=0) as filler:
+def fill(disk, name="filler"):
+    with open(disk / name, "wb", buffering=0) as filler:
         try:
             while True:
                 filler.write(bytes(4096))
@@ -69,6 +71,41 @@ def test_a_full_disk(folder, small_disk):
     out = train(folder, *FLAGS).stdout
     assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == 200
     assert (run / "finished").exists()
+
+
+@pytest.mark.parametrize("number, flags", [(signal.SIGTERM, []), (signal.SIGTERM, ["--nproc", 2]),
+                                           (signal.SIGUSR1, ["--nproc", 2, "--max-restarts", 3])])
+def test_a_stop_on_a_full_disk_is_not_told_as_resumable(folder, small_disk, number, flags):
+    job = start(folder, *FLAGS, "--epochs", 1000, *flags)
+    run = folder / RUN
+    wait_for_checkpoint(run, job)
+    fill(small_disk)
+    time.sleep(0.3)  # A checkpoint that was being written takes the place of an older one.
+    fill(small_disk, "more")
+    job.send_signal(number)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 74, err
+    assert re.search(r"stopped by SIG\w+ in epoch \d+, step \d+, but the last checkpoint could not be saved", out), out
+    assert "goes on from the last checkpoint that was saved" in out and "goes on from here" not in out
+    assert "restarting" not in err and "the same command goes on" not in err
+    (small_disk / "filler").unlink()
+    job = start(folder, *FLAGS, "--epochs", 1000, *flags)
+    while "resumed from" not in (line := job.stdout.readline()):
+        assert line, job.communicate()
+    job.send_signal(signal.SIGTERM)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 143, err
+    assert "goes on from here" in out
+
+
+def test_a_stop_without_a_root_for_runs_starts_anew(folder):
+    job = start(folder, *FLAGS, "--epochs", 1000, "--output", "/proc/runs")
+    while "  1/20" not in (line := job.stdout.readline()):
+        assert line, job.communicate()
+    job.send_signal(signal.SIGINT)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 74, err
+    assert "nothing was saved: the same command starts anew" in out
 
 
 def test_a_full_disk_ends_a_strict_run(folder, small_disk):

@@ -274,7 +274,15 @@ void Coordinator::conclude() {
     std::rotate(failures.begin(), root, root + 1);
   }
   if (outcome_.end) {
-    end(*outcome_.end, list_failures(failures, several()) + outcome_.end->text);
+    End ending = *outcome_.end;
+    const auto unsaved = std::find_if(failures.begin(), failures.end(), stopped_unsaved);
+    // That of the signal would say that the same command goes on from here.
+    if (ending.exit_code > 128 && unsaved != failures.end()) {
+      ending.exit_code = kStoppedUnsaved;
+      ending.text += "lockstep run: " + describe_worker(*unsaved, several()) +
+                     " could not save its work (exit code 74)\n";
+    }
+    end(ending, list_failures(failures, several()) + ending.text);
   } else if (stopped_in_order(failures.front())) {
     const std::string text =
         "lockstep run: the job stopped in order: " + describe_worker(failures.front(), several()) +

@@ -33,6 +33,13 @@ inline bool stopped_in_order(const Failure& failure) {
   return failure.signal == 0 && failure.exit_code == kStoppedInOrder;
 }
 
+// EX_IOERR. A worker that ends with it was asked to stop, too, but could not save its work.
+inline constexpr int kStoppedUnsaved = 74;
+
+inline bool stopped_unsaved(const Failure& failure) {
+  return failure.signal == 0 && failure.exit_code == kStoppedUnsaved;
+}
+
 // The code a shell would show: 128 + n for a signal.
 inline int shell_code(const Failure& failure) {
   return failure.signal != 0 ? 128 + failure.signal : failure.exit_code;

@@ -15,13 +15,15 @@ namespace {
 std::string headline(const SummaryFacts& facts) {
   const auto& outcome = facts.outcome;
   const auto& position = outcome.position;
+  const std::string unsaved =
+      outcome.is_saved ? "" : ", but the last checkpoint could not be saved";
   if (outcome.stopped_by != 0) {
     return "stopped by " + signal_name(outcome.stopped_by) + " in epoch " +
-           std::to_string(position.epoch + 1) + ", step " + std::to_string(position.step_in_epoch);
+           std::to_string(position.epoch + 1) + ", step " + std::to_string(position.step_in_epoch) +
+           unsaved;
   }
   return std::string(outcome.early ? "stopped early after " : "finished ") +
-         std::to_string(position.epoch) + (position.epoch == 1 ? " epoch" : " epochs") +
-         (outcome.is_saved ? "" : ", but the last checkpoint could not be saved");
+         std::to_string(position.epoch) + (position.epoch == 1 ? " epoch" : " epochs") + unsaved;
 }
 
 double share(double part, const Outcome& outcome) {
@@ -32,16 +34,37 @@ double rate(const Outcome& outcome) {
   return outcome.times.total > 0 ? static_cast<double>(outcome.samples) / outcome.times.total : 0;
 }
 
-std::string next_command(const SummaryFacts& facts) {
-  if (facts.outcome.stopped_by != 0) {
-    return "the same command goes on from here";
-  }
+std::string file_ending_with(const std::string& end, const SummaryFacts& facts) {
   for (const auto& file : facts.files) {
-    if (file.ends_with("best.pt")) {
-      return "lockstep inspect " + file;
+    if (file.ends_with(end)) {
+      return file;
     }
   }
   return "";
+}
+
+// What goes on from where: only a checkpoint that is on the disk can be promised.
+std::string after_a_stop(const SummaryFacts& facts) {
+  const std::string last = "/checkpoints/last.pt";
+  auto run = file_ending_with(last, facts);
+  if (run.empty()) {
+    return "nothing was saved: the same command starts anew";
+  }
+  run.resize(run.size() - last.size());
+  const auto& resume = facts.config.resume;
+  // The others choose a checkpoint of their own, or begin a run of their own.
+  const bool finds_it = resume == "auto" || resume == "last";
+  return "the same command " + (finds_it ? "" : "with --resume " + run + " ") +
+         (facts.outcome.is_saved ? "goes on from here"
+                                 : "goes on from the last checkpoint that was saved");
+}
+
+std::string next_command(const SummaryFacts& facts) {
+  if (facts.outcome.stopped_by != 0) {
+    return after_a_stop(facts);
+  }
+  const auto best = file_ending_with("best.pt", facts);
+  return best.empty() ? "" : "lockstep inspect " + best;
 }
 
 }  // namespace
@@ -79,7 +102,7 @@ std::string summary_text(const SummaryFacts& facts) {
 
 int exit_code_of(const Outcome& outcome) {
   if (outcome.stopped_by != 0) {
-    return StopRequest::exit_code(outcome.stopped_by);
+    return outcome.is_saved ? StopRequest::exit_code(outcome.stopped_by) : kStoppedUnsaved;
   }
   return outcome.is_saved ? 0 : 1;
 }

@@ -20,8 +20,9 @@ struct SummaryFacts {
   double restart_seconds = 0;
 };
 
-// 0 if the run was finished and its last checkpoint saved; of one that a signal stopped, that
-// signal's; else 1.
+// 0 if the run was finished and its last checkpoint saved, else 1; of one that a signal stopped,
+// that signal's if the checkpoint was saved, else kStoppedUnsaved: whoever starts a stopped run
+// again, or a dead one, is told by it that neither fits.
 int exit_code_of(const Outcome& outcome);
 
 std::string summary_text(const SummaryFacts& facts);

@@ -6,6 +6,16 @@ namespace lockstep::train {
 // What a process that stopped in order by SIGUSR1 ends with: the same command resumes it. It is
 // EX_TEMPFAIL of sysexits.h; `lockstep run` restarts nothing then.
 inline constexpr int kStoppedInOrder = 75;
+// What one ends with that a signal stopped, but whose checkpoint could not be saved: its last steps
+// are lost, so nobody shall take it for a stop in order. It is EX_IOERR of sysexits.h.
+inline constexpr int kStoppedUnsaved = 74;
+
+// Holds SIGUSR1 back, in this thread and in those and the processes that it starts, until a
+// StopRequest is made: a notice that comes while a run starts would end it as a failure. It says
+// nothing to the other signals, which may end what has done nothing yet.
+void hold_back_stop_notice();
+// For a process that makes no StopRequest. One that came meanwhile comes now.
+void let_stop_notice_in();
 
 // While it lives, the first SIGINT, SIGTERM, SIGUSR1 or SIGHUP sets a flag, which the training loop
 // looks at after each step. The second one ends the process at once, with 128 + its number. A

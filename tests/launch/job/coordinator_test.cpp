@@ -255,6 +255,19 @@ TEST(Coordinator, AnInterruptStopsAllWithTheSameSignalAndNeverRestarts) {
   EXPECT_THAT(end.text, HasSubstr("ended by SIGINT on node 1 'host1'"));
 }
 
+// The signal's code would be taken for a stop in order.
+TEST(Coordinator, AfterAnInterruptAWorkerThatCouldNotSaveIsTold) {
+  Job job(2);
+  job.sent<Start>();
+  job->on_message(kLocalPeer, Interrupted{SIGTERM});
+  job->on_message(1, Stopped{0, {failure_on(2, 1, 143)}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 74)}, ""});
+  const auto end = job.sent<End>().at(kLocalPeer);
+  EXPECT_EQ(end.exit_code, 74);
+  EXPECT_THAT(end.text, HasSubstr("ended by SIGTERM"));
+  EXPECT_THAT(end.text, HasSubstr("could not save its work"));
+}
+
 TEST(Coordinator, AnInterruptAfterAFailureKeepsTheReportButDoesNotRestart) {
   Job job(1, 5);
   job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
