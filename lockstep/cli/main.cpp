@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -36,6 +37,15 @@ std::string own_folder() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   return error ? "." : path.parent_path().string();
+}
+
+// A scheduler's notice is not to end the trainer while its libraries are loaded, as a failure: it
+// looks at the notice when it can save.
+void hold_back_notice_of_stop() {
+  sigset_t notice;
+  ::sigemptyset(&notice);
+  ::sigaddset(&notice, SIGUSR1);
+  ::sigprocmask(SIG_BLOCK, &notice, nullptr);
 }
 
 // "run" and every X for which there is a lockstep-X that can be executed.
@@ -93,6 +103,7 @@ int run_main(int argc, char** argv) {
   }
   if (command == "train") {
     keep_freed_memory_of_mimalloc();
+    hold_back_notice_of_stop();
   }
   return execute_sibling(folder, command, argv + 1);
 }

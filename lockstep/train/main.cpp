@@ -20,6 +20,7 @@
 #include "lockstep/train/program/flags.h"
 #include "lockstep/train/program/start.h"
 
+#include "lockstep/train/run/stop_request.h"
 namespace lockstep::train {
 namespace {
 
@@ -39,6 +40,9 @@ int run(int argc, char** argv, const Networks& networks) {
   }
   require_sensible(line.train);
   const auto environment = Environment::of_this_process();
+  if (line.train.eval_only || line.train.dry_run) {
+    let_stop_notice_in();  // They have nothing to save.
+  }
   const int gpus = launch::this_machine(environment).visible_gpus;
   const auto member = cluster::discover(environment, ::getppid());
   auto launch = launch_arguments(line.job, member.launched, member.local_size.value_or(0), gpus);
@@ -81,6 +85,8 @@ int main(int argc, char** argv, const Networks& networks) {
   // A file at its limit of size, stdout among them, is an error, and not the end without a word.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
+  // For the ranks that this process starts, too, from their first moment on.
+  hold_back_stop_notice();
     return run(argc, argv, networks);
   } catch (const UsageError& error) {
     print_error(error.what());

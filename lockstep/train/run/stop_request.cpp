@@ -30,6 +30,7 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
 
 std::array<struct sigaction, kSignals.size()> before;
+sigset_t mask_before;
 
 std::int64_t now() {
   timespec time{};
@@ -57,9 +58,19 @@ void on_signal(int signal, siginfo_t* info, void* /*context*/) {
   }
 }
 
+void change_mask(int how, int signal) {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, signal);
+  ::pthread_sigmask(how, &signals, nullptr);
+}
+
 bool is_ignored(const struct sigaction& action) { return action.sa_handler == SIG_IGN; }
 
 }  // namespace
+
+void hold_back_stop_notice() { change_mask(SIG_BLOCK, SIGUSR1); }
+void let_stop_notice_in() { change_mask(SIG_UNBLOCK, SIGUSR1); }
 
 StopRequest::StopRequest() {
   if (in_use.exchange(true)) {
@@ -77,9 +88,14 @@ StopRequest::StopRequest() {
       ::sigaction(kSignals[i], &ours, nullptr);
     }
   }
+  ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_before);
+  for (const int signal : kSignals) {
+    change_mask(SIG_UNBLOCK, signal);
+  }
 }
 
 StopRequest::~StopRequest() {
+  ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
     if (!is_ignored(before[i])) {
       ::sigaction(kSignals[i], &before[i], nullptr);

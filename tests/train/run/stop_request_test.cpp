@@ -55,6 +55,38 @@ TEST(StopRequest, TheSecondEndsTheProcessAtOnce) {
   }
 }
 
+TEST(StopRequest, ANoticeThatCameBeforeItIsHeldBackAndCounts) {
+  const int status = test::run_in_child([] {
+    hold_back_stop_notice();
+    signal_self(SIGUSR1);
+    const StopRequest stop;
+    return StopRequest::exit_code(StopRequest::signal());
+  });
+  EXPECT_EQ(code_of(status), 75);
+}
+
+TEST(StopRequest, ANoticeAfterItsEndIsHeldBackAgain) {
+  const int status = test::run_in_child([] {
+    hold_back_stop_notice();
+    {
+      const StopRequest stop;
+    }
+    signal_self(SIGUSR1);
+    return 0;
+  });
+  EXPECT_EQ(code_of(status), 0);
+}
+
+TEST(StopRequest, WithoutOneANoticeThatIsLetInEndsTheProcess) {
+  const int status = test::run_in_child([] {
+    hold_back_stop_notice();
+    signal_self(SIGUSR1);
+    let_stop_notice_in();
+    return 0;
+  });
+  EXPECT_EQ(code_of(status), -SIGUSR1);
+}
+
 TEST(StopRequest, ASecondHangUpDoesNotEndTheProcess) {
   const int status = test::run_in_child([] {
     const StopRequest stop;
