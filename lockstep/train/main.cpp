@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string_view>
 
@@ -19,8 +20,8 @@
 #include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/program/flags.h"
 #include "lockstep/train/program/start.h"
-
 #include "lockstep/train/run/stop_request.h"
+
 namespace lockstep::train {
 namespace {
 
@@ -39,14 +40,16 @@ int run(int argc, char** argv, const Networks& networks) {
     return *line.exit_code;
   }
   require_sensible(line.train);
-  const auto environment = Environment::of_this_process();
   if (line.train.eval_only || line.train.dry_run) {
     let_stop_notice_in();  // They have nothing to save.
   }
+  const auto environment = Environment::of_this_process();
   const int gpus = launch::this_machine(environment).visible_gpus;
   const auto member = cluster::discover(environment, ::getppid());
-  auto launch = launch_arguments(line.job, member.launched, member.local_size.value_or(0), gpus);
+  auto launch = launch_arguments(line.job, started_by(member.launched, environment),
+                                 member.local_size.value_or(0), gpus);
   if (launch) {
+    ::setenv(kOwnRanks, "1", /*replace=*/1);
     const auto program = own_path();
     launch->push_back(program);
     launch->insert(launch->end(), argv + 1, argv + argc);
@@ -82,11 +85,11 @@ int main(int argc, char** argv, const Networks& networks) {
   if (argc == 3 && std::string_view(argv[1]) == comm::kServeStore) {
     return comm::store_main(argc, argv);
   }
+  // For the ranks that this process starts, too, from their first moment on.
+  hold_back_stop_notice();
   // A file at its limit of size, stdout among them, is an error, and not the end without a word.
   std::signal(SIGXFSZ, SIG_IGN);
   try {
-  // For the ranks that this process starts, too, from their first moment on.
-  hold_back_stop_notice();
     return run(argc, argv, networks);
   } catch (const UsageError& error) {
     print_error(error.what());

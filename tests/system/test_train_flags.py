@@ -206,6 +206,7 @@ def test_wrong_invocations_say_what_to_do(shared, flags, text):
 
 
 def test_wrong_data_and_commands_name_the_nearest(shared):
+    (["--shutdown-timeout=-1"], "--shutdown-timeout must be 0 or more"),
     assert "fashion-mnist" in train(shared, "fashon-mnist", code=2).stderr
     done = subprocess.run([BIN / "lockstep", "trian"], capture_output=True, text=True, env=environment())
     assert done.returncode == 2 and "train" in done.stderr
@@ -214,6 +215,26 @@ def test_wrong_data_and_commands_name_the_nearest(shared):
 def test_a_read_only_root_costs_the_files_alone(shared):
     out = train(shared, *SHORT, "--output", "/proc/runs", code=1).stdout
     assert "training goes on without files" in out and "finished 1 epoch" in out
+
+
+@pytest.mark.parametrize("starter", [["torchrun"], ["lockstep", "run"], ["srun"]], ids="-".join)
+@pytest.mark.parametrize("flags, hint", [
+    (["--max-restarts", 2], "leave --max-restarts out"), (["--nodes", 2, "--nr", 1], "leave --nodes, --nr out"),
+    (["--rank", 0], "leave --rank out"), (["--gpu-ids", "0"], "CUDA_VISIBLE_DEVICES=0"),
+], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
+def test_flags_that_a_launched_rank_would_ignore_are_refused(shared, starter, flags, hint):
+    """By what each starter tells its ranks; they meet nobody, since this is found first."""
+    env = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    if starter == ["srun"]:
+        env = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0",
+               "SLURM_NODEID": "0", "SLURM_NNODES": "1", "SLURM_STEP_NODELIST": "localhost", "SLURM_STEP_NUM_TASKS": "1"}
+    if starter == ["lockstep", "run"]:
+        done = subprocess.run([BIN / "lockstep", "run", BIN / "lockstep", "train", "data", *map(str, flags), "--dry-run"],
+                              cwd=shared, env=environment(), capture_output=True, text=True, timeout=60)
+    else:
+        done = train(shared, "data", *flags, "--dry-run", env=env, code=2)
+    assert done.returncode == 2
+    assert hint in done.stderr and "HINT: " in done.stderr
 
 
 def test_two_processes_by_dist_url(shared):

@@ -56,6 +56,8 @@ void add_job_flags(CLI::App& app, JobConfig& job) {
   add("--backend,--dist-backend", job.backend, "gloo, shm, lockstep, nccl or mpi");
   add("--timeout", job.timeout_seconds, "seconds to wait for a rank");
   add("--max-restarts", job.max_restarts, "starts all ranks again when one dies");
+  add("--shutdown-timeout", job.shutdown_timeout_seconds,
+      "seconds that ranks have to save and end after a signal; 0: 30");
   // Old launchers of PyTorch pass it; the environment says it, too.
   app.add_option("--local-rank,--local_rank", "accepted, and not needed")->group("Ranks");
 }
@@ -102,6 +104,7 @@ std::string to_toml(const JobConfig& job) {
   add("backend", quoted(job.backend));
   add("timeout", std::to_string(job.timeout_seconds));
   add("max-restarts", std::to_string(job.max_restarts));
+  add("shutdown-timeout", std::to_string(job.shutdown_timeout_seconds));
   return toml;
 }
 

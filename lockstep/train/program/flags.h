@@ -24,6 +24,7 @@ struct JobConfig {
   std::string backend;
   int timeout_seconds = 1800;
   int max_restarts = 0;
+  int shutdown_timeout_seconds = 0;  // From a signal to the launcher to SIGKILL; 0: its default.
 };
 
 // The settings that are the same on all nodes, for a config file.

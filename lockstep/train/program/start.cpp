@@ -12,6 +12,23 @@ int number_of_gpu_ids(const JobConfig& job) {
   return job.gpu_ids.empty() ? 0 : static_cast<int>(split(job.gpu_ids, ',').size());
 }
 
+// Those that a launcher obeys, as far as they were given.
+std::vector<std::string> launcher_flags(const JobConfig& job) {
+  std::vector<std::string> flags;
+  const auto add = [&](bool is_given, const char* flag) {
+    if (is_given) {
+      flags.emplace_back(flag);
+    }
+  };
+  add(job.nodes != 1, "--nodes");
+  add(job.node_rank != 0, "--nr");
+  add(!job.master_addr.empty(), "--master-addr");
+  add(job.master_port != 0, "--master-port");
+  add(job.max_restarts != 0, "--max-restarts");
+  add(job.shutdown_timeout_seconds != 0, "--shutdown-timeout");
+  return flags;
+}
+
 // The flags of a process that joins others by itself.
 void require_consistent_url(const JobConfig& job) {
   if (job.rank < 0 || job.world_size < 1) {
@@ -32,20 +49,8 @@ void require_consistent_url(const JobConfig& job) {
   if (job.nproc > 1) {
     refuse("--nproc");
   }
-  if (job.nodes > 1) {
-    refuse("--nodes");
-  }
-  if (job.node_rank != 0) {
-    refuse("--nr");
-  }
-  if (!job.master_addr.empty()) {
-    refuse("--master-addr");
-  }
-  if (job.master_port != 0) {
-    refuse("--master-port");
-  }
-  if (job.max_restarts > 0) {
-    refuse("--max-restarts");
+  for (const auto& flag : launcher_flags(job)) {
+    refuse(flag);
   }
   if (!job.gpu_ids.empty()) {
     throw UsageError(
@@ -55,16 +60,45 @@ void require_consistent_url(const JobConfig& job) {
   }
 }
 
+// The flags of a rank that something else started, which has decided already what they are about.
+void require_nothing_ignored(const JobConfig& job, int local_ranks) {
+  if (job.nproc > 1 && local_ranks > 0 && job.nproc != local_ranks) {
+    throw UsageError("--nproc " + std::to_string(job.nproc) +
+                     " starts ranks, but this process is one of " + std::to_string(local_ranks) +
+                     " already, of another launcher; HINT: leave it out");
+  }
+  if (!job.gpu_ids.empty()) {
+    throw UsageError(
+        "--gpu-ids is given to a rank that another launcher started, by which each rank uses the "
+        "GPU of its place on its machine; HINT: CUDA_VISIBLE_DEVICES=" +
+        job.gpu_ids + " for that launcher");
+  }
+  auto flags = launcher_flags(job);
+  if (job.rank >= 0) {
+    flags.emplace_back("--rank");
+  }
+  if (job.world_size > 0) {
+    flags.emplace_back("--world-size");
+  }
+  if (!flags.empty()) {
+    throw UsageError(flags.front() +
+                     " would be ignored: another launcher started this rank and told it who takes "
+                     "part; HINT: leave " +
+                     join(flags, ", ") + " out, here and in the file of --config, or give it to " +
+                     "that launcher");
+  }
+}
+
 void require_consistent(const JobConfig& job, int gpus) {
   if (job.rank >= 0 || job.world_size > 0) {
     throw UsageError(
         "--rank and --world-size are for --dist-url, which is not given; HINT: --dist-url "
         "tcp://HOST:PORT, or --nproc to start the ranks");
   }
-  if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0) {
+  if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0 || job.shutdown_timeout_seconds < 0) {
     throw UsageError(
-        "--nproc and --max-restarts must be 0 or more, --nodes 1 or more; HINT: leave them out for "
-        "what fits this machine");
+        "--nproc, --max-restarts and --shutdown-timeout must be 0 or more, --nodes 1 or more; "
+        "HINT: leave them out for what fits this machine");
   }
   if (job.node_rank < 0 || job.node_rank >= job.nodes) {
     throw UsageError("--nr is " + std::to_string(job.node_rank) + ", expected 0 to " +
@@ -112,7 +146,13 @@ bool needs_a_gpu_for_each_rank(const std::string& backends, const BackendRegistr
   });
 }
 
-std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, bool is_launched,
+StartedBy started_by(bool is_launched, const Environment& environment) {
+  return !is_launched                 ? StartedBy::kNobody
+         : environment.has(kOwnRanks) ? StartedBy::kOwnLauncher
+                                      : StartedBy::kOther;
+}
+
+std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, StartedBy by,
                                                          int local_ranks, int gpus) {
   if (job.timeout_seconds < 1) {  // Of a rank that is launched already, too.
     throw UsageError("--timeout is " + std::to_string(job.timeout_seconds) +
@@ -122,12 +162,10 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, b
     require_consistent_url(job);
     return std::nullopt;
   }
-  if (is_launched) {
-    if (job.nproc > 1 && local_ranks > 0 && job.nproc != local_ranks) {
-      throw UsageError("--nproc " + std::to_string(job.nproc) +
-                       " starts ranks, but this process is one of " + std::to_string(local_ranks) +
-                       " already, of another launcher; leave it out");
-    }
+  if (by == StartedBy::kOther) {
+    require_nothing_ignored(job, local_ranks);
+  }
+  if (by != StartedBy::kNobody) {
     return std::nullopt;
   }
   require_consistent(job, gpus);
@@ -154,9 +192,13 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, b
   if (!job.gpu_ids.empty()) {
     add("--gpu-ids", job.gpu_ids);
   }
+  if (job.shutdown_timeout_seconds > 0) {
+    add("--shutdown-timeout", std::to_string(job.shutdown_timeout_seconds));
+  }
   if (job.max_restarts > 0) {
     add("--max-restarts", std::to_string(job.max_restarts));
-    add("--no-restart-on", "2,130,143");  // Wrong flags, and stops in order.
+    // Wrong flags, a stop that could not be saved, and stops in order by SIGHUP, SIGINT, SIGTERM.
+    add("--no-restart-on", "2,74,129,130,143");
   }
   arguments.emplace_back("--no-python");
   return arguments;

@@ -20,10 +20,22 @@ std::string with_cpu_backend(const std::string& backends, const BackendRegistry&
 // one. Throws UsageError as BackendRegistry::parse().
 bool needs_a_gpu_for_each_rank(const std::string& backends, const BackendRegistry& registry);
 
+// A variable that `lockstep train` sets for the ranks that it starts: the flags that they get with
+// the rest of its command line were obeyed by it.
+inline constexpr const char* kOwnRanks = "LOCKSTEP_TRAIN_RANKS";
+
+enum class StartedBy {
+  kNobody,       // Alone, so far.
+  kOwnLauncher,  // As a rank, by `lockstep train`.
+  kOther,        // As a rank, by torchrun, srun, mpirun, lockstep run, ...
+};
+StartedBy started_by(bool is_launched, const Environment& environment);
+
 // The arguments of `lockstep run` that start the ranks of this job, up to the program; nothing if
 // this process is a rank itself. `gpus` is how many there are. Throws UsageError if flags
-// contradict each other, the environment or the machine.
-std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, bool is_launched,
+// contradict each other, the environment or the machine, and for those that would be ignored,
+// because something else started this rank.
+std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, StartedBy by,
                                                          int local_ranks, int gpus);
 
 InitOptions init_options(const JobConfig& job);

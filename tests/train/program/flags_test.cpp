@@ -38,6 +38,13 @@ TEST(TrainFlags, DriversFlagsOfTheMission) {
   EXPECT_EQ(job.node_rank, 1);
 }
 
+TEST(TrainFlags, TheTimeToSaveIsKeptInTheConfigFile) {
+  EXPECT_EQ(parse({"--shutdown-timeout", "90"}).job.shutdown_timeout_seconds, 90);
+  EXPECT_THAT(to_toml(JobConfig{.shutdown_timeout_seconds = 90}),
+              HasSubstr("shutdown-timeout = 90"));
+  EXPECT_THAT(to_toml(JobConfig{}), testing::Not(HasSubstr("shutdown")));
+}
+
 TEST(TrainFlags, TheLastOfTwoWins) {
   EXPECT_EQ(parse({"--epochs", "3", "--epochs", "4"}).train.epochs, 4);
 }

@@ -12,50 +12,97 @@ using testing::HasSubstr;
 using testing::ThrowsMessage;
 
 TEST(LaunchArguments, OneRankNeedsNoLauncher) {
-  EXPECT_FALSE(launch_arguments({}, false, 0, 0));
-  EXPECT_FALSE(launch_arguments({.nproc = 1}, false, 0, 4));
+  EXPECT_FALSE(launch_arguments({}, StartedBy::kNobody, 0, 0));
+  EXPECT_FALSE(launch_arguments({.nproc = 1}, StartedBy::kNobody, 0, 4));
 }
 
 TEST(LaunchArguments, GpusAreRanks) {
-  EXPECT_THAT(*launch_arguments({}, false, 0, 2),
+  EXPECT_THAT(*launch_arguments({}, StartedBy::kNobody, 0, 2),
               ElementsAre("--nproc-per-node", "2", "--no-python"));
-  EXPECT_THAT([] { launch_arguments({.nproc = 4}, false, 0, 2); },
+  EXPECT_THAT([] { launch_arguments({.nproc = 4}, StartedBy::kNobody, 0, 2); },
               ThrowsMessage<UsageError>(HasSubstr("HINT: --gpus 2")));
-  EXPECT_TRUE(launch_arguments({.nproc = 4, .backend = "cpu:gloo"}, false, 0, 2));
-  EXPECT_THROW(launch_arguments({.nproc = 4, .backend = "cpu:gloo,cuda:nccl"}, false, 0, 2),
-               UsageError);
+  EXPECT_TRUE(launch_arguments({.nproc = 4, .backend = "cpu:gloo"}, StartedBy::kNobody, 0, 2));
+  EXPECT_THROW(
+      launch_arguments({.nproc = 4, .backend = "cpu:gloo,cuda:nccl"}, StartedBy::kNobody, 0, 2),
+      UsageError);
 }
 
 TEST(LaunchArguments, NodesAndRestartsAreTheLaunchers) {
-  EXPECT_THAT(
-      *launch_arguments(
-          {.nproc = 1, .nodes = 2, .node_rank = 1, .master_addr = "a", .max_restarts = 3}, false, 0,
-          0),
-      ElementsAre("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", "1", "--master-addr",
-                  "a", "--max-restarts", "3", "--no-restart-on", "2,130,143", "--no-python"));
-  EXPECT_THROW(launch_arguments({.nodes = 2, .node_rank = 2}, false, 0, 0), UsageError);
+  EXPECT_THAT(*launch_arguments(
+                  {.nproc = 1, .nodes = 2, .node_rank = 1, .master_addr = "a", .max_restarts = 3},
+                  StartedBy::kNobody, 0, 0),
+              ElementsAre("--nproc-per-node", "1", "--nnodes", "2", "--node-rank", "1",
+                          "--master-addr", "a", "--max-restarts", "3", "--no-restart-on",
+                          "2,74,129,130,143", "--no-python"));
+  EXPECT_THROW(launch_arguments({.nodes = 2, .node_rank = 2}, StartedBy::kNobody, 0, 0),
+               UsageError);
 }
 
 TEST(LaunchArguments, ARankStartsNoOthers) {
-  EXPECT_FALSE(launch_arguments({.nproc = 2}, true, 2, 0));
-  EXPECT_THAT([] { launch_arguments({.nproc = 2}, true, 3, 0); },
+  EXPECT_FALSE(launch_arguments({.nproc = 2}, StartedBy::kOther, 2, 0));
+  EXPECT_THAT([] { launch_arguments({.nproc = 2}, StartedBy::kOther, 3, 0); },
               ThrowsMessage<UsageError>(HasSubstr("one of 3 already")));
+}
+
+// They came with the rest of the command line of the `lockstep train` that obeyed them.
+TEST(LaunchArguments, ARankOfOursMayHaveFlagsOfItsLauncher) {
+  const JobConfig job{.nproc = 2,
+                      .nodes = 2,
+                      .node_rank = 1,
+                      .master_addr = "a",
+                      .gpu_ids = "1,2",
+                      .max_restarts = 3,
+                      .shutdown_timeout_seconds = 60};
+  EXPECT_FALSE(launch_arguments(job, StartedBy::kOwnLauncher, 2, 4));
+}
+
+TEST(LaunchArguments, ARankOfAnotherLauncherRefusesFlagsThatItWouldIgnore) {
+  const auto refused = [](const JobConfig& job, const char* text) {
+    EXPECT_THAT([&] { launch_arguments(job, StartedBy::kOther, 2, 4); },
+                ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
+  };
+  refused({.nodes = 2}, "--nodes would be ignored");
+  refused({.node_rank = 1}, "--nr would be ignored");
+  refused({.master_addr = "a"}, "--master-addr would be ignored");
+  refused({.master_port = 1}, "--master-port would be ignored");
+  refused({.max_restarts = 1}, "--max-restarts would be ignored");
+  refused({.shutdown_timeout_seconds = 1}, "--shutdown-timeout would be ignored");
+  refused({.rank = 0}, "--rank would be ignored");
+  refused({.world_size = 2}, "--world-size would be ignored");
+  refused({.gpu_ids = "1,2"}, "CUDA_VISIBLE_DEVICES=1,2");
+  EXPECT_FALSE(
+      launch_arguments({.backend = "gloo", .timeout_seconds = 9}, StartedBy::kOther, 2, 4));
+}
+
+TEST(StartedBy, OurOwnRanksAreToldByAVariable) {
+  EXPECT_EQ(started_by(false, Environment{}), StartedBy::kNobody);
+  EXPECT_EQ(started_by(false, Environment{{kOwnRanks, "1"}}), StartedBy::kNobody);
+  EXPECT_EQ(started_by(true, Environment{}), StartedBy::kOther);
+  EXPECT_EQ(started_by(true, Environment{{kOwnRanks, "1"}}), StartedBy::kOwnLauncher);
+}
+
+TEST(LaunchArguments, TheTimeToSaveIsTheLaunchers) {
+  EXPECT_THAT(
+      *launch_arguments({.nproc = 2, .shutdown_timeout_seconds = 600}, StartedBy::kNobody, 0, 0),
+      ElementsAre("--nproc-per-node", "2", "--shutdown-timeout", "600", "--no-python"));
+  EXPECT_THAT([] { launch_arguments({.shutdown_timeout_seconds = -1}, StartedBy::kNobody, 0, 0); },
+              ThrowsMessage<UsageError>(HasSubstr("--shutdown-timeout")));
 }
 
 TEST(LaunchArguments, DistUrlNeedsRankAndWorldSize) {
   const JobConfig job{.dist_url = "tcp://a:1", .rank = 1, .world_size = 2};
-  EXPECT_FALSE(launch_arguments(job, false, 0, 0));
+  EXPECT_FALSE(launch_arguments(job, StartedBy::kNobody, 0, 0));
   EXPECT_EQ(init_options(job).init_method, "tcp://a:1");
   EXPECT_EQ(init_options(job).rank, 1);
-  EXPECT_THROW(launch_arguments({.dist_url = "tcp://a:1"}, false, 0, 0), UsageError);
+  EXPECT_THROW(launch_arguments({.dist_url = "tcp://a:1"}, StartedBy::kNobody, 0, 0), UsageError);
 }
 
 TEST(LaunchArguments, GpuIdsAreRanks) {
-  EXPECT_THAT(*launch_arguments({.gpu_ids = "1,6"}, false, 0, 8),
+  EXPECT_THAT(*launch_arguments({.gpu_ids = "1,6"}, StartedBy::kNobody, 0, 8),
               ElementsAre("--nproc-per-node", "2", "--gpu-ids", "1,6", "--no-python"));
-  EXPECT_THAT(*launch_arguments({.nproc = 1, .gpu_ids = "3"}, false, 0, 8),
+  EXPECT_THAT(*launch_arguments({.nproc = 1, .gpu_ids = "3"}, StartedBy::kNobody, 0, 8),
               ElementsAre("--nproc-per-node", "1", "--gpu-ids", "3", "--no-python"));
-  EXPECT_THAT([] { launch_arguments({.nproc = 3, .gpu_ids = "3,4"}, false, 0, 8); },
+  EXPECT_THAT([] { launch_arguments({.nproc = 3, .gpu_ids = "3,4"}, StartedBy::kNobody, 0, 8); },
               ThrowsMessage<UsageError>(HasSubstr("--gpu-ids has 2 GPUs")));
 }
 
@@ -66,7 +113,7 @@ TEST(LaunchArguments, FlagsThatWouldBeIgnoredAreRefused) {
       job.rank = 0;
       job.world_size = 2;
     }
-    EXPECT_THAT([&] { launch_arguments(job, false, 0, 4); },
+    EXPECT_THAT([&] { launch_arguments(job, StartedBy::kNobody, 0, 4); },
                 ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
   };
   refused({.nproc = 2}, "--nproc is given with --dist-url");
@@ -75,6 +122,7 @@ TEST(LaunchArguments, FlagsThatWouldBeIgnoredAreRefused) {
   refused({.master_addr = "b"}, "--master-addr is given with --dist-url");
   refused({.master_port = 2}, "--master-port is given with --dist-url");
   refused({.max_restarts = 1}, "--max-restarts is given with --dist-url");
+  refused({.shutdown_timeout_seconds = 1}, "--shutdown-timeout is given with --dist-url");
   refused({.gpu_ids = "1"}, "CUDA_VISIBLE_DEVICES=1");
   refused({.rank = 0}, "--rank and --world-size are for --dist-url", false);
   refused({.world_size = 2}, "--rank and --world-size are for --dist-url", false);
@@ -85,9 +133,9 @@ TEST(LaunchArguments, ATimeoutOfNothingIsRefusedWhoeverStartedTheRank) {
   const auto refused =
       ThrowsMessage<UsageError>(testing::AllOf(HasSubstr("--timeout is 0"), HasSubstr("HINT: ")));
   const JobConfig by_url{.dist_url = "tcp://a:1", .rank = 0, .world_size = 2, .timeout_seconds = 0};
-  EXPECT_THAT([&] { launch_arguments(by_url, false, 0, 0); }, refused);
-  EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, true, 2, 0); }, refused);
-  EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, false, 0, 0); }, refused);
+  EXPECT_THAT([&] { launch_arguments(by_url, StartedBy::kNobody, 0, 0); }, refused);
+  EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, StartedBy::kOther, 2, 0); }, refused);
+  EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, StartedBy::kNobody, 0, 0); }, refused);
 }
 
 TEST(WithCpuBackend, AddsOneWhereThereIsNone) {

@@ -1,0 +1,75 @@
+"""A signal while a run starts, and the time that ranks have to save after one."""
+
+import errno
+import os
+import signal
+import time
+
+import pytest
+
+from training import checkpoint, ranks, start, wait_for_steps, write_idx
+
+RUN = "runs/data-convnet"
+# 4 steps an epoch, and 2000 batches of validation for each of two ranks.
+FLAGS = ["data", "--nproc", 2, "--batch-size", 16, "--epochs", 2, "--log-interval", 1, "--validation-batch-size", 1]
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_idx(tmp_path_factory.mktemp("notice") / "data", train=32 * STEPS, test=4000)
+
+
+def test_ranks_have_the_time_to_save_that_was_asked_for(tmp_path, data):
+    """More than the launcher's 30 s; and it does kill those that take longer."""
+    (tmp_path / "data").symlink_to(data)
+    job = start(tmp_path, *FLAGS, "--shutdown-timeout", 77)
+    wait_for_steps(tmp_path / RUN, STEPS, job)
+    job.send_signal(signal.SIGTERM)
+    err = job.communicate(timeout=60)[1]
+    assert job.returncode == 143 and "with 77 s to end" in err
+    job = start(tmp_path, *FLAGS, "--shutdown-timeout", 1)
+    wait_for_steps(tmp_path / RUN, STEPS + 1, job)
+    stopped = ranks(tmp_path)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    job.send_signal(signal.SIGTERM)
+    err = job.communicate(timeout=60)[1]
+    assert "did not end within 1 s: killed" in err
+
+
+def wait_for_reader(pipe, job):
+    """Until the job opens this named pipe; returns the end to write to."""
+    while True:
+        try:
+            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "w")
+        except OSError as error:  # Nobody reads yet.
+            assert error.errno == errno.ENXIO and job.poll() is None, (error, job.communicate())
+        time.sleep(0.002)
+
+
+@pytest.mark.parametrize("flags", [[], ["--nproc", 1, "--max-restarts", 3]], ids=["alone", "with a launcher"])
+def test_a_notice_that_comes_before_the_data_is_read_stops_in_order(tmp_path, flags):
+    """The data is a pipe, so that the test decides how long the start takes."""
+    rows = "".join(f"{i % 17},{i % 5},{int(i % 17 > 8)}\n" for i in range(200))
+    os.mkfifo(tmp_path / "points.csv")
+    job = start(tmp_path, "points.csv", "--batch-size", 20, "--epochs", 1000, *flags)
+    with wait_for_reader(tmp_path / "points.csv", job) as pipe:
+        job.send_signal(signal.SIGUSR1)
+        time.sleep(0.3)  # For a launcher to pass it on.
+        assert job.poll() is None, job.communicate()
+        pipe.write(rows)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 75, err
+    assert "stopped by SIGUSR1 in epoch 1, step 0" in out and "restarting" not in err
+    assert checkpoint(tmp_path / "runs/points-mlp")["metrics"]["step"] == 0
+
+
+def test_a_notice_to_ranks_whose_libraries_are_being_loaded_stops_in_order(tmp_path, data):
+    (tmp_path / "data").symlink_to(data)
+    job = start(tmp_path, *FLAGS, "--max-restarts", 3)
+    while len(ranks(tmp_path)) < 2:
+        assert job.poll() is None, job.communicate()
+    job.send_signal(signal.SIGUSR1)
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 75, err
+    assert "stopped by SIGUSR1 in epoch 1, step" in out and "restarting" not in err
