@@ -34,6 +34,8 @@ def two_ranks(folder, flags, *others):
     (["--checkpoint-interval", 3], "--checkpoint-interval is '3' here and '0' on rank 0"),
     (["--fast-dev-run", 3], "--fast-dev-run is '3' here and '0' on rank 0"),
     (["--lr", 3], "--lr is '3' here and '0' on rank 0"),
+    (["--strict"], "--strict is '1' here and '0' on rank 0"),
+    (["--nonfinite", "skip"], "--nonfinite is 'skip' here and 'abort' on rank 0"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
 def test_ranks_with_other_flags_are_refused(shared, flags, text):
     codes, errors = two_ranks(shared, [*SHORT, "--output", "ranks"], [], flags)

@@ -46,10 +46,12 @@ def command(*arguments):
     return [str(BIN / "lockstep"), "train", *map(str, arguments)]
 
 
-def start(folder, *arguments, env=None, **options):
+def start(folder, *arguments, env=None, program=None, **options):
+    """`lockstep train`, or another program with its arguments."""
     options.setdefault("stdout", subprocess.PIPE)
     options.setdefault("stderr", subprocess.PIPE)
-    return subprocess.Popen(command(*arguments), cwd=folder, env=environment(env), text=True, **options)
+    line = [str(program), *map(str, arguments)] if program else command(*arguments)
+    return subprocess.Popen(line, cwd=folder, env=environment(env), text=True, **options)
 
 
 def train(folder, *arguments, env=None, code=0, timeout=120):

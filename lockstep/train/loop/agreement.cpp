@@ -10,6 +10,7 @@
 
 #include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/loaded_library.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::train {
@@ -33,6 +34,17 @@ Settings unpacked(const std::string& text) {
   return settings;
 }
 
+// What the program was built for follows from its checksum. What it was started with does not: the
+// libraries may be others by LD_LIBRARY_PATH, or in another machine's folder of the same name.
+std::string libtorch() {
+  std::string text = "built for " TORCH_VERSION;
+  for (const char* library : {"libc10.so", "libtorch_cpu.so"}) {
+    const auto build = build_of_loaded_library(library);
+    text += std::string(", ") + library + " " + (build.empty() ? "not loaded" : build);
+  }
+  return text;
+}
+
 }  // namespace
 
 Settings program_of_this_rank() {
@@ -46,7 +58,7 @@ Settings program_of_this_rank() {
     size += got;
   }
   return {{"the program", std::to_string(size) + " bytes, checksum " + std::to_string(sum)},
-          {"LibTorch", TORCH_VERSION}};
+          {"LibTorch", libtorch()}};
 }
 
 Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
@@ -63,11 +75,13 @@ Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
       {"--log-interval", config.log_interval},
       {"--checkpoint-interval", config.checkpoint_interval},
       {"--fast-dev-run", config.fast_dev_run},
+      {"--strict", config.strict ? 1 : 0},
       {"--eval-only", config.eval_only ? 1 : 0},
       {"--dry-run", config.dry_run ? 1 : 0}};
   for (const auto& [name, value] : meetings) {
     settings.emplace_back(name, std::to_string(value));
   }
+  settings.emplace_back("--nonfinite", config.nonfinite);  // One that stops leaves the others.
   return settings;
 }
 

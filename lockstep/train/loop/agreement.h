@@ -10,7 +10,7 @@
 
 namespace lockstep::train {
 
-// This program and the LibTorch it uses, for comparisons.
+// This program and the LibTorch that it has loaded, for comparisons.
 Settings program_of_this_rank();
 
 // All that must be the same on all ranks: the program, what the numbers depend on, the data, and

@@ -54,9 +54,18 @@ TEST(SettingsOfRank, AreProgramNumbersDataAndMeetings) {
   EXPECT_THAT(settings, testing::Contains(testing::Pair("the program", testing::_)));
 }
 
-TEST(ProgramOfThisRank, NamesLibTorch) {
-  EXPECT_THAT(program_of_this_rank(),
-              testing::Contains(testing::Pair("LibTorch", testing::HasSubstr("2."))));
+TEST(SettingsOfRank, HaveWhatMakesARankMeetOrLeaveAlone) {
+  const auto plain = settings_of_rank({}, {}, {});
+  EXPECT_NE(settings_of_rank({.strict = true}, {}, {}), plain);
+  EXPECT_NE(settings_of_rank({.nonfinite = "skip"}, {}, {}), plain);
+}
+
+TEST(ProgramOfThisRank, NamesTheBuildsOfLibTorchThatAreLoaded) {
+  EXPECT_THAT(
+      program_of_this_rank(),
+      testing::Contains(testing::Pair(
+          "LibTorch", testing::MatchesRegex("built for 2.*, libc10.so [0-9a-f]+, libtorch_cpu.so "
+                                            "[0-9a-f]+"))));
 }
 
 }  // namespace
