@@ -77,7 +77,8 @@ std::string name_of(const std::string& path) {
   if (name.empty() || name == ".") {
     name = fs::absolute(path).lexically_normal().parent_path().filename().string();
   }
-  return name.substr(0, name.find('.'));
+  // "photos.v1" and "photos.v2" are two sets; of "points.v1.csv" the format is no part of the name.
+  return fs::is_directory(path) ? name : fs::path(name).stem().string();
 }
 
 DataSource idx_folder(const std::string& folder, const std::string& name) {
@@ -190,20 +191,26 @@ DataSource finish_folder(const TrainConfig& config, const data::ImageFolderIndex
   return source;
 }
 
+// A folder of classes, without a part for validation.
+DataSource split_folder(const TrainConfig& config, const std::string& root) {
+  const auto index = data::index_image_folder(root);
+  auto source = finish_folder(config, index);
+  source.description = "'" + root + "'";
+  auto train = std::make_shared<data::ImageFolder>(index, train_transform(config));
+  auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config));
+  const auto parts = split(train, config);
+  source.is_split_by_seed = true;
+  source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
+                          static_cast<std::int64_t>(parts.validation.size()), checksum(index));
+  source.train = std::make_shared<data::Subset>(std::move(train), parts.train);
+  source.validation = std::make_shared<data::Subset>(std::move(validation), parts.validation);
+  return source;
+}
+
 DataSource image_folder(const TrainConfig& config) {
   const fs::path root(config.data);
   if (!fs::is_directory(root / "train")) {
-    const auto index = data::index_image_folder(config.data);
-    auto source = finish_folder(config, index);
-    auto train = std::make_shared<data::ImageFolder>(index, train_transform(config));
-    auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config));
-    const auto parts = split(train, config);
-    source.is_split_by_seed = true;
-    source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
-                            static_cast<std::int64_t>(parts.validation.size()), checksum(index));
-    source.train = std::make_shared<data::Subset>(std::move(train), parts.train);
-    source.validation = std::make_shared<data::Subset>(std::move(validation), parts.validation);
-    return source;
+    return split_folder(config, config.data);
   }
   for (const char* name : {"val", "valid", "validation", "test"}) {
     if (fs::is_directory(root / name)) {
@@ -219,9 +226,7 @@ DataSource image_folder(const TrainConfig& config) {
       return source;
     }
   }
-  throw UsageError("'" + config.data +
-                   "' has train/ but none of val/, valid/, validation/ and test/; HINT: give '" +
-                   (root / "train").string() + "', of which --val-split is set aside");
+  return split_folder(config, (root / "train").string());
 }
 
 [[noreturn]] void refuse_name(const std::string& data) {

@@ -94,10 +94,35 @@ TEST(OpenData, ClassesOfBothPartsMustBeTheSame) {
 TEST(OpenData, WhatIsNotThereIsAnErrorWithTheNearestName) {
   EXPECT_THAT([] { open_data({.data = "fashion-minst"}); },
               testing::ThrowsMessage<UsageError>(testing::HasSubstr("fashion-mnist")));
+}
+
+TEST(OpenData, FolderWithAPartForTrainingAloneIsSplitByTheSeed) {
   const toys::Folder folder;
-  write_classes(folder.path + "/train", 1);
-  EXPECT_THAT([&] { open_data({.data = folder.path}); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--val-split")));
+  write_classes(folder.path + "/train", 10);
+  write_image(folder.path + "/notes/0.ppm", 1);  // Beside it, and no class.
+  const auto source = open_data({.data = folder.path, .input_size = 16});
+  EXPECT_EQ(source.train->size(), 18);
+  EXPECT_EQ(source.validation->size(), 2);
+  EXPECT_TRUE(source.is_split_by_seed);
+  EXPECT_THAT(source.class_names, testing::ElementsAre("cat", "dog"));
+  EXPECT_THAT(source.description, testing::HasSubstr("/train'"));
+  // As the part that was given by itself, but under the name of the whole.
+  const auto part = open_data({.data = folder.path + "/train", .input_size = 16});
+  EXPECT_EQ(source.index, part.index);
+  EXPECT_NE(source.name, part.name);
+  EXPECT_EQ(open_data({.data = folder.path, .val_split = 0.5}).train->size(), 10);
+  EXPECT_EQ(open_data({.data = folder.path}).index, source.index);
+}
+
+TEST(OpenData, ADotIsPartOfAFoldersName) {
+  const toys::Folder folder;
+  for (const char* name : {"photos.v1", "photos.v2"}) {
+    write_classes(folder.path + "/" + name, 2);
+    EXPECT_EQ(open_data({.data = folder.path + "/" + name}).name, name);
+    EXPECT_EQ(open_data({.data = folder.path + "/" + name + "/"}).name, name);
+  }
+  std::ofstream(folder.path + "/points.v1.csv") << "1,2,0\n2,1,1\n1,2,0\n";
+  EXPECT_EQ(open_data({.data = folder.path + "/points.v1.csv"}).name, "points.v1");
 }
 
 TEST(OpenData, GeneratedImagesNeedNoFiles) {
