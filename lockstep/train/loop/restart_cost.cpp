@@ -1,10 +1,18 @@
 #include "lockstep/train/loop/restart_cost.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
 #include <fstream>
 #include <utility>
 
 namespace lockstep::train {
 namespace {
+
+constexpr mode_t kPrivate = 0600;
 
 double seconds_since_epoch(RestartCost::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
@@ -16,18 +24,26 @@ RestartCost::RestartCost(std::string path, int restarts)
     : path_(std::move(path)), restarts_(restarts), last_time_(Clock::now()) {
   if (restarts > 0) {
     read();
+  } else {
+    advance(0, last_time_);  // Another job may have left its line there.
   }
 }
 
 void RestartCost::on_step(std::int64_t step, Clock::time_point now) {
-  if (is_behind_ && step > last_step_) {
-    seconds_ += std::chrono::duration<double>(now - last_time_).count();
-    is_behind_ = false;
+  if (!is_behind_ || step > last_step_) {
+    advance(step, now);
   }
-  if (!is_behind_) {
-    last_step_ = step;
-    last_time_ = now;
-    write(now);
+}
+
+void RestartCost::on_epoch(std::int64_t step, Clock::time_point now) {
+  if (!is_behind_ || step >= last_step_) {
+    advance(step, now);
+  }
+}
+
+void RestartCost::on_end(Clock::time_point now) {
+  if (is_behind_) {
+    advance(last_step_, now);
   }
 }
 
@@ -41,10 +57,21 @@ void RestartCost::read() {
   }
 }
 
-void RestartCost::write(Clock::time_point now) const {
-  std::ofstream file(path_, std::ios::trunc);
-  file.precision(17);
-  file << last_step_ << ' ' << seconds_since_epoch(now) << ' ' << seconds_ << '\n';
+void RestartCost::advance(std::int64_t step, Clock::time_point now) {
+  if (std::exchange(is_behind_, false)) {
+    seconds_ += std::chrono::duration<double>(now - last_time_).count();
+  }
+  last_step_ = step;
+  last_time_ = now;
+  if (!file_) {
+    file_.reset(::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kPrivate));
+  }
+  // Always as wide, so that nothing has to be truncated.
+  std::array<char, 96> line{};
+  const int size = std::snprintf(line.data(), line.size(), "%20lld %20.6f %20.6f\n",
+                                 static_cast<long long>(step), seconds_since_epoch(now), seconds_);
+  const auto bytes = std::min(static_cast<std::size_t>(size), line.size());
+  (void)!::pwrite(file_.get(), line.data(), bytes, 0);
 }
 
 }  // namespace lockstep::train

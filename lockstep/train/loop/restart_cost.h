@@ -1,17 +1,20 @@
 // What the deaths of ranks cost a run that a launcher starts again: how often, and how long it took
-// until the next new step.
+// until the next new step or validation.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/fd.h"
 #include "lockstep/train/loop/observer.h"
 
 namespace lockstep::train {
 
 // On rank 0. Keeps one line in a file of the run's folder, since the process that died cannot tell:
-// the last step, when it was made, and the cost so far. A disk that fails costs the figures alone.
+// the last step, when it or its validation was done, and the cost so far. Each write takes the
+// place of the whole line, so a process that dies in between loses nothing. A disk that fails costs
+// the figures alone.
 class RestartCost : public Observer {
  public:
   using Clock = std::chrono::system_clock;  // Processes have no other clock in common.
@@ -21,16 +24,22 @@ class RestartCost : public Observer {
 
   void on_step(const Position& position) override { on_step(position.step, Clock::now()); }
   void on_step(std::int64_t step, Clock::time_point now);
+  // A validation that is made again after a restart is what the restart led to.
+  void on_epoch(const Epoch& epoch) override { on_epoch(epoch.position.step, Clock::now()); }
+  void on_epoch(std::int64_t step, Clock::time_point now);
+  // Nothing is left to be made: what a last restart cost ends here.
+  void on_end(Clock::time_point now = Clock::now());
 
   [[nodiscard]] int restarts() const { return restarts_; }
   [[nodiscard]] double seconds() const { return seconds_; }
 
  private:
   void read();
-  void write(Clock::time_point now) const;
+  void advance(std::int64_t step, Clock::time_point now);
 
   std::string path_;
   int restarts_;
+  UniqueFd file_;  // None until the first write.
   double seconds_ = 0;
   std::int64_t last_step_ = 0;  // The last that any process of the job has made.
   Clock::time_point last_time_;

@@ -193,6 +193,9 @@ class Session {
       files->open_logs(resumed);
       if (auto* log = files->log()) {
         trainer.add_observer(*log);
+    if (cost && outcome.stopped_by == 0) {
+      cost->on_end();
+    }
       }
     }
     const auto outcome = trainer.run();
@@ -221,7 +224,8 @@ class Session {
       Outcome outcome;
       outcome.position = position_from(loaded.checkpoint.metrics);
       outcome.early = outcome.position.epoch < config_.epochs;
-      const RestartCost cost(files->folder() + "/restarts", restarted);
+      RestartCost cost(files->folder() + "/restarts", restarted);
+      cost.on_end();
       SummaryFacts facts{config_, outcome, world_.size(), files->files(), console_.warnings()};
       facts.restarts = cost.restarts();
       facts.restart_seconds = cost.seconds();
