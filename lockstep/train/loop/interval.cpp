@@ -2,12 +2,15 @@
 
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/train/run/slow_rank.h"
 
 namespace lockstep::train {
 namespace {
+
+constexpr std::size_t kMostRows = 16;  // Of a table that people read.
 
 std::string packed(const IntervalPart& part) {
   std::vector<double> numbers(part.sums.begin(), part.sums.end());
@@ -57,6 +60,24 @@ Interval interval_of(const std::vector<IntervalPart>& parts) {
     interval.slow_rank = describe(*slow);
   }
   return interval;
+}
+
+std::string SlowRankWatch::look(const Group& group, const std::vector<double>& work) {
+  if (group.size() < 2) {
+    return "";
+  }
+  IntervalPart own;
+  own.work = work;
+  std::vector<WorkTimes> ranks;
+  for (auto& part : gather(group, own)) {
+    ranks.push_back(std::move(part.work));
+  }
+  const auto slow = find_slow_rank(ranks);
+  const int before = std::exchange(slow_, slow ? slow->rank : -1);
+  if (!slow || slow->rank == before) {
+    return "";
+  }
+  return describe(*slow) + (ranks.size() <= kMostRows ? "\n" + lag_table(ranks) : "");
 }
 
 std::vector<IntervalPart> gather(const Group& group, const IntervalPart& part) {

@@ -1,6 +1,8 @@
 // Makes one line of the log from what each rank measured.
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "lockstep/comm/group.h"
@@ -18,6 +20,19 @@ struct IntervalPart {
 
 // Scores are added in the order of the ranks.
 Interval interval_of(const std::vector<IntervalPart>& parts);
+
+// Looks for a slow rank between the lines of the log, which may be far apart.
+class SlowRankWatch {
+ public:
+  static constexpr std::int64_t kSteps = 20;  // From one look to the next.
+
+  // `work` is that of this rank's last steps. Returns in words which rank is slow, with the lag of
+  // each, if that rank was not slow at the last look; else nothing. All ranks call it.
+  std::string look(const Group& group, const std::vector<double>& work);
+
+ private:
+  int slow_ = -1;
+};
 
 // Returns the parts of all ranks, on every rank. All of them call it.
 std::vector<IntervalPart> gather(const Group& group, const IntervalPart& part);

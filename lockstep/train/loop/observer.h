@@ -38,6 +38,8 @@ class Observer {
   virtual void on_step(const Position& /*position*/) {}
   virtual void on_interval(const Interval& /*interval*/) {}
   virtual void on_epoch(const Epoch& /*epoch*/) {}
+  // Between two intervals it was found that the others wait for a rank, in words.
+  virtual void on_slow_rank(const std::string& /*text*/) {}
   // Something went wrong that the run survives.
   virtual void on_warning(const std::string& /*warning*/) {}
 

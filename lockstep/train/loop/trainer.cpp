@@ -1,14 +1,11 @@
 #include "lockstep/train/loop/trainer.h"
 
 #include <algorithm>
-#include <cstring>
 #include <iterator>
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/samplers/random_samplers.h"
-#include "lockstep/train/loop/augment.h"
-#include "lockstep/train/loop/interval.h"
+#include "lockstep/train/loop/loaders.h"
 #include "lockstep/train/loop/nonfinite.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/saving_note.h"
@@ -23,42 +20,6 @@ std::vector<int> all_ranks(const Group& group) {
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   return ranks;
-}
-
-int workers_of(const TrainConfig& config) {
-  return config.workers < 0 ? data::kAuto : config.workers;
-}
-
-data::DataLoader train_loader(const TrainConfig& config, const DataSource& source,
-                              const BatchPlan& batches, const Group& world) {
-  data::DataLoaderOptions options;
-  options.batch_size = batches.per_rank;
-  options.sampler =
-      data::DistributedSampler(source.train->size(), world.size(), world.rank(),
-                               {.shuffle = true, .seed = config.seed, .drop_last = true});
-  options.num_workers = workers_of(config);
-  options.pin_memory = world.device().is_cuda();
-  options.drop_last = true;
-  options.generator = data::seeded_generator(config.seed);  // Loading draws from no other.
-  if (world.device().is_cuda()) {
-    options.device = world.device();
-  }
-  options.batch_transform = batch_transform(config, source);
-  return data::DataLoader(source.train, std::move(options));
-}
-
-data::DataLoader validation_loader(const TrainConfig& config, const DataSource& source,
-                                   const BatchPlan& batches, const Group& world) {
-  data::DataLoaderOptions options;
-  options.batch_size = batches.validation;
-  options.sampler = data::EvaluationSampler(source.validation->size(), world.size(), world.rank());
-  options.num_workers = workers_of(config);
-  options.pin_memory = world.device().is_cuda();
-  options.generator = data::seeded_generator(config.seed);
-  if (world.device().is_cuda()) {
-    options.device = world.device();
-  }
-  return data::DataLoader(source.validation, std::move(options));
 }
 
 bool stops_early(const TrainConfig& config, const Position& position) {
@@ -217,6 +178,8 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
   tell([&](Observer& observer) { observer.on_step(position_); });
   if (is_due(config_.log_interval) || position_.step_in_epoch == batches_.steps_per_epoch) {
     finish_interval();
+  } else if (is_due(SlowRankWatch::kSteps)) {
+    look_for_slow_rank();
   }
   if (options_.each) {
     options_.each(position_.step);
@@ -252,6 +215,13 @@ void Trainer::finish_interval() {
   epoch_.set_sums(whole);
   interval_.reset();
   tell([&](Observer& observer) { observer.on_interval(interval); });
+}
+
+void Trainer::look_for_slow_rank() {
+  const auto text = slow_ranks_.look(control_, work_.last());
+  if (!text.empty()) {
+    tell([&](Observer& observer) { observer.on_slow_rank(text); });
+  }
 }
 
 std::optional<Scores> Trainer::validate_once() {

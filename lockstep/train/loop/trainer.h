@@ -14,6 +14,7 @@
 #include "lockstep/train/loop/checkpoint_keeper.h"
 #include "lockstep/train/loop/config.h"
 #include "lockstep/train/loop/data_source.h"
+#include "lockstep/train/loop/interval.h"
 #include "lockstep/train/loop/learner.h"
 #include "lockstep/train/loop/observer.h"
 #include "lockstep/train/loop/phase_times.h"
@@ -74,6 +75,7 @@ class Trainer {
   [[nodiscard]] bool is_stopped();
   void one_step(data::DataLoader::Iterator& batch);
   void finish_interval();
+  void look_for_slow_rank();
   void finish_epoch();
   void save(const SaveOptions& options);
   template <class Part, class SumsOf>
@@ -98,6 +100,7 @@ class Trainer {
   PhaseClock clock_;
   PhaseTimes marked_times_;  // At the end of the last interval.
   StepWork work_;
+  SlowRankWatch slow_ranks_;
   Position position_;
   Outcome outcome_;
 };

@@ -82,12 +82,12 @@ std::string describe(const SlowRank& slow) {
 }
 
 std::string lag_table(std::span<const WorkTimes> ranks) {
-  std::string table = "rank   work/step      lag\n";
+  std::string table = "rank   work/step      lag";
   const auto times = medians(ranks);
   const double fastest = times.empty() ? 0 : *std::min_element(times.begin(), times.end());
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
     char row[96];
-    std::snprintf(row, sizeof row, "%4zu %8.1f ms %5.1f ms\n", rank, times[rank] * 1000,
+    std::snprintf(row, sizeof row, "\n%4zu %8.1f ms %5.1f ms", rank, times[rank] * 1000,
                   (times[rank] - fastest) * 1000);
     table += row;
   }

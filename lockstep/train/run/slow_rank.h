@@ -40,7 +40,8 @@ std::optional<SlowRank> find_slow_rank(std::span<const WorkTimes> ranks,
 // "rank 3 is slow: 41.0 ms of work in a step, the others 12.5 ms: all ranks wait 28.5 ms for it".
 std::string describe(const SlowRank& slow);
 
-// A row for each rank: its work in a step, and how much more that is than the fastest one's.
+// A row for each rank: its work in a step, and how much more that is than the fastest one's. No
+// newline at the end.
 std::string lag_table(std::span<const WorkTimes> ranks);
 
 }  // namespace lockstep::train

@@ -20,6 +20,7 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
     interval.samples_per_second = 321;
     interval.gpu = GpuUse{.utilization = 97, .memory_bytes = {}, .memory_total = {}, .watts = {}};
     interval.slow_rank = "rank 1 is slow";
+    console.on_slow_rank("rank 2 is slow");
     console.on_step(interval.position);
     console.on_interval(interval);
     console.on_epoch({.position = {.epoch = 0},
@@ -37,6 +38,7 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   EXPECT_THAT(text, testing::HasSubstr("loss 1.25"));
   EXPECT_THAT(text, testing::HasSubstr("gpu 97%"));
   EXPECT_THAT(text, testing::HasSubstr("rank 1 is slow"));
+  EXPECT_THAT(text, testing::HasSubstr("rank 2 is slow\n"));
   EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));

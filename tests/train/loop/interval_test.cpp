@@ -2,7 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include <stdexcept>
+
 #include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/spawn.h"
 
 namespace lockstep::train {
 namespace {
@@ -24,6 +27,36 @@ TEST(Interval, AddsScoresAndAveragesTimes) {
 TEST(Interval, NamesASlowRank) {
   EXPECT_THAT(interval_of({part(1, 1, 0.1), part(1, 0, 0.3)}).slow_rank,
               testing::HasSubstr("rank 1 is slow"));
+}
+
+TEST(SlowRankWatch, NamesARankOnceForAsLongAsItIsSlow) {
+  EXPECT_NO_THROW(spawn(2, [](int rank) {
+    const auto world = init_process_group({.backend = "gloo"});
+    SlowRankWatch watch;
+    const auto look = [&](double first, double second) {
+      return watch.look(world, std::vector<double>(20, rank == 0 ? first : second));
+    };
+    const auto require = [](bool is_right, const std::string& text) {
+      if (!is_right) {
+        throw std::runtime_error("it said: '" + text + "'");
+      }
+    };
+    const auto named = look(0.01, 0.03);
+    require(named.starts_with("rank 1 is slow: 30.0 ms") && named.ends_with("30.0 ms  20.0 ms"),
+            named);
+    const auto again = look(0.01, 0.03);
+    require(again.empty(), again);
+    const auto other = look(0.05, 0.01);
+    require(other.starts_with("rank 0 is slow"), other);
+    const auto none = look(0.01, 0.01);
+    require(none.empty(), none);
+    const auto anew = look(0.05, 0.01);
+    require(anew.starts_with("rank 0 is slow"), anew);
+  }));
+}
+
+TEST(SlowRankWatch, OneRankIsNeverSlow) {
+  EXPECT_EQ(SlowRankWatch().look(init_process_group(), std::vector<double>(20, 1.0)), "");
 }
 
 TEST(Interval, PartsAreGatheredWhole) {

@@ -95,6 +95,40 @@ TEST(Trainer, ARankThatWaitsForItsDiskIsWaitedFor) {
   }));
 }
 
+struct SlowSeen : Observer {
+  void on_step(const Position& position) override { step = position.step; }
+  void on_slow_rank(const std::string& text) override { said.emplace_back(step, text); }
+  std::int64_t step = 0;
+  std::vector<std::pair<std::int64_t, std::string>> said;
+};
+
+// However rarely lines are logged.
+TEST(Trainer, ASlowRankIsNamedAfter20Steps) {
+  EXPECT_NO_THROW(spawn(2, [](int rank) {
+    const TrainConfig config{.batch_size = 2, .epochs = 1, .log_interval = 1000};
+    const Group world = init_process_group();
+    at::manual_seed(3);
+    const auto source = toys::table();
+    const auto batches = plan_batches(config, 96, 2);  // 24 steps.
+    Learner learner(config, batches, toys::network(), world);
+    SlowSeen seen;
+    TrainerOptions options;
+    if (rank == 0) {
+      options.observers = {&seen};
+    } else {
+      options.each = [](std::int64_t) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      };
+    }
+    Trainer trainer(config, source, batches, learner, world, options);
+    (void)trainer.run();
+    if (rank == 0 && (seen.said.size() != 1 || seen.said[0].first != 20 ||
+                      !seen.said[0].second.starts_with("rank 1 is slow: "))) {
+      throw std::runtime_error("rank 1 was named " + std::to_string(seen.said.size()) + " times");
+    }
+  }));
+}
+
 TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
   ToyRun whole(kShort);
   (void)whole.trainer->run();

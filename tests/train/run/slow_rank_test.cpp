@@ -98,7 +98,7 @@ TEST(LagTable, HasARowForEachRank) {
   EXPECT_EQ(lag_table(std::vector{WorkTimes(3, 0.0125), WorkTimes(3, 0.041)}),
             "rank   work/step      lag\n"
             "   0     12.5 ms   0.0 ms\n"
-            "   1     41.0 ms  28.5 ms\n");
+            "   1     41.0 ms  28.5 ms");
 }
 
 }  // namespace

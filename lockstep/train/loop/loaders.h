@@ -1,0 +1,21 @@
+// Which samples a rank trains on and validates with, and in which batches.
+#pragma once
+
+#include "lockstep/comm/group.h"
+#include "lockstep/data/loader/data_loader.h"
+#include "lockstep/train/loop/batch_plan.h"
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/data_source.h"
+
+namespace lockstep::train {
+
+// The share of this rank in each step, in the order that the seed and the epoch give; what is left
+// at the end of an epoch is left out.
+data::DataLoader train_loader(const TrainConfig& config, const DataSource& source,
+                              const BatchPlan& batches, const Group& world);
+
+// Every sample on exactly one rank.
+data::DataLoader validation_loader(const TrainConfig& config, const DataSource& source,
+                                   const BatchPlan& batches, const Group& world);
+
+}  // namespace lockstep::train
