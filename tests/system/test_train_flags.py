@@ -5,6 +5,7 @@ import json
 import pathlib
 import random
 import re
+import socket
 import subprocess
 
 import pytest
@@ -129,6 +130,15 @@ def test_init_weights_starts_with_them(shared, plain):
     assert losses(shared / "init/data-convnet")[0] < plain[0] / 2
 
 
+@pytest.mark.parametrize("flags", [[], ["--eval-only"], ["--fast-dev-run", 1], ["--nproc", 2, "--max-restarts", 2]],
+                         ids=lambda flags: "".join(map(str, flags)))
+def test_a_wrong_path_of_initial_weights_names_the_nearest(shared, plain, flags):
+    wrong = "plain/data-convnet/checkpoints/lats.pt"
+    done = train(shared, *SHORT, "--output", "wrong", "--init-weights", wrong, *flags, code=2)
+    assert "HINT: --init-weights plain/data-convnet/checkpoints/last.pt" in done.stderr
+    assert "restarting" not in done.stderr and not (shared / "wrong").exists()
+
+
 def test_profile_writes_a_trace(shared):
     train(shared, *SHORT, "--output", "profile", "--profile", "--epochs", 2)
     trace = json.loads((shared / "profile/data-convnet/trace.json").read_text())
@@ -186,6 +196,7 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
     (["--model", "resnet81"], "resnet"),
     (["--opt", "lamb"], "expected one of sgd"),
     (["--resume", "nothing.pt"], "there is no 'nothing.pt'"),
+    (["--resume", "lats"], "HINT: --resume last"),
     (["--config", "missing.toml"], "missing.toml"),
     (["--nodes", 2, "--nr", 2], "--nr is 2"),
     (["--lr", "fast"], "--lr"),
@@ -195,6 +206,7 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
     (["--dist-url", "tcp://127.0.0.1:1", "--rank", 0, "--world-size", 2, "--nproc", 2], "leave --nproc out"),
     (["--dist-url", "tcp://127.0.0.1:1", "--rank", 0, "--world-size", 1, "--master-port", 2], "leave --master-port out"),
     (["--timeout", 0], "--timeout is 0"),
+    (["--shutdown-timeout=-1"], "--shutdown-timeout must be 0 or more"),
     (["--momentum", 2], "HINT: --momentum 1"),
     (["--sched", "multistep"], "HINT: --decay-milestones 1,2"),
     (["--backend", "gluu"], "gloo"),
@@ -203,18 +215,6 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
 def test_wrong_invocations_say_what_to_do(shared, flags, text):
     done = train(shared, "data", *flags, code=2)
     assert text in done.stderr and "HINT: " in done.stderr and "Traceback" not in done.stderr
-
-
-def test_wrong_data_and_commands_name_the_nearest(shared):
-    (["--shutdown-timeout=-1"], "--shutdown-timeout must be 0 or more"),
-    assert "fashion-mnist" in train(shared, "fashon-mnist", code=2).stderr
-    done = subprocess.run([BIN / "lockstep", "trian"], capture_output=True, text=True, env=environment())
-    assert done.returncode == 2 and "train" in done.stderr
-
-
-def test_a_read_only_root_costs_the_files_alone(shared):
-    out = train(shared, *SHORT, "--output", "/proc/runs", code=1).stdout
-    assert "training goes on without files" in out and "finished 1 epoch" in out
 
 
 @pytest.mark.parametrize("starter", [["torchrun"], ["lockstep", "run"], ["srun"]], ids="-".join)
@@ -237,8 +237,24 @@ def test_flags_that_a_launched_rank_would_ignore_are_refused(shared, starter, fl
     assert hint in done.stderr and "HINT: " in done.stderr
 
 
+def test_wrong_data_and_commands_name_the_nearest(shared):
+    assert "fashion-mnist" in train(shared, "fashon-mnist", code=2).stderr
+    done = subprocess.run([BIN / "lockstep", "trian"], capture_output=True, text=True, env=environment())
+    assert done.returncode == 2 and "train" in done.stderr
+
+
+def test_a_read_only_root_costs_the_files_alone(shared):
+    out = train(shared, *SHORT, "--output", "/proc/runs", code=1).stdout
+    assert "training goes on without files" in out and "finished 1 epoch" in out
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_what_was_allocated_is_printed(shared, ranks):
+    out = train(shared, *SHORT, "--nproc", ranks, "--dry-run").stdout
+    assert f"\n{socket.gethostname()}: {'rank 0' if ranks == 1 else 'ranks 0-1'} on the CPU\n" in out
+
+
 def test_two_processes_by_dist_url(shared):
-    import socket
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
@@ -251,7 +267,6 @@ def test_two_processes_by_dist_url(shared):
 
 
 def test_two_nodes_of_a_job(shared):
-    import socket
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

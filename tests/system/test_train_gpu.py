@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 
 import pytest
 
@@ -17,6 +18,11 @@ FLAGS = ["data", "--nproc", 1, "--batch-size", 16, "--epochs", 2, "--log-interva
 def folder(tmp_path):
     write_idx(tmp_path / "data")
     return tmp_path
+
+
+def test_what_was_allocated_is_printed(folder):
+    out = train(folder, *FLAGS, "--dry-run", env=GPU).stdout
+    assert f"\n{socket.gethostname()}: rank 0 on GPU 0\n" in out
 
 
 def trained(folder, *flags):

@@ -1,9 +1,11 @@
 #include "lockstep/train/loop/resume.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/cursor.h"
 #include "lockstep/checkpoint/folder.h"
@@ -66,6 +68,17 @@ std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std:
     loaded.checkpoint = from_value(loaded.file, document.root, "cpu", document.format);
   }
   return loaded;
+}
+
+void require_initial_weights(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    const auto nearest = nearest_path(path);
+    throw UsageError("--init-weights: there is no '" + path +
+                     "', expected a checkpoint, or a folder of them; HINT: " +
+                     (nearest ? "--init-weights " + *nearest
+                              : "give the path of a file as runs/NAME/checkpoints/best.pt"));
+  }
 }
 
 std::string job_of(const Checkpoint& checkpoint) {

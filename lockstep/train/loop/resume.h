@@ -19,6 +19,10 @@ namespace lockstep::train {
 // ranks throw.
 std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path);
 
+// `path` is a file or a folder of checkpoints that --init-weights names. Throws UsageError with the
+// nearest path that exists if it is not there.
+void require_initial_weights(const std::string& path);
+
 // Those of a checkpoint's args; none of another program's.
 Settings settings_in(const checkpoint::Value& args);
 

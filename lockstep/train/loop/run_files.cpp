@@ -8,6 +8,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/nearest.h"
 #include "lockstep/base/process_state.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/folder.h"
@@ -34,6 +35,17 @@ struct Choice {
   std::string checkpoint;  // To go on from; empty: what the folder has.
 };
 
+[[noreturn]] void refuse_resume(const std::string& resume) {
+  auto nearest = nearest_name(resume, {"auto", "last", "best", "no"});
+  if (!nearest) {
+    nearest = nearest_path(resume);
+  }
+  throw UsageError(
+      "--resume: there is no '" + resume +
+      "', expected a checkpoint, the folder of a run, auto, last, best or no; HINT: " +
+      (nearest ? "--resume " + *nearest : "leave --resume out to go on with the newest run"));
+}
+
 // --resume best, last or a path.
 Choice choose(const TrainConfig& config, const std::string& name) {
   const auto& resume = config.resume;
@@ -50,9 +62,7 @@ Choice choose(const TrainConfig& config, const std::string& name) {
     return {run, file};
   }
   if (!is_there(resume)) {
-    throw UsageError("--resume: there is no '" + resume +
-                     "', expected a checkpoint, the folder of a run, auto, last, best or no; HINT: "
-                     "leave --resume out to go on with the newest run");
+    refuse_resume(resume);
   }
   if (is_there(resume + "/checkpoints")) {
     return {resume, resume + "/checkpoints"};
@@ -68,6 +78,15 @@ RunFolder open_folder(const TrainConfig& config, const std::string& name, const 
     return RunFolder::open_existing(choice.run);
   }
   return RunFolder::open({config.output, name, config.resume == "auto"});
+}
+
+// Whether open_folder() would find a run to go on with: that needs no --init-weights any more.
+bool goes_on(const TrainConfig& config, const std::string& name, const Choice& choice) {
+  if (!choice.checkpoint.empty()) {
+    return true;
+  }
+  const auto run = config.resume == "auto" ? newest_run(config.output, name) : "";
+  return !run.empty() && has_checkpoint(run) && !is_there(run + "/finished");
 }
 
 // The run of this job's attempt before; empty if that had none yet.
@@ -132,6 +151,9 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
         const auto own = restarted ? run_of_job(config, name, choice) : "";
         checkpoint_ = choice.checkpoint;
         if (own.empty()) {
+          if (!config.init_weights.empty() && !goes_on(config, name, choice)) {
+            require_initial_weights(config.init_weights);  // Before a folder is made.
+          }
           return open_folder(config, name, choice);
         }
         const bool has_saved = has_checkpoint_of_job(own);

@@ -14,6 +14,7 @@
 #include "lockstep/train/loop/agreement.h"
 #include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/loop/console.h"
+#include "lockstep/train/loop/describe_run.h"
 #include "lockstep/train/loop/gpu_settings.h"
 #include "lockstep/train/loop/profile.h"
 #include "lockstep/train/loop/restart_cost.h"
@@ -62,7 +63,7 @@ class Session {
   }
 
   int run() {
-    say(description());
+    say(describe_run({config_, source_, batches_, learner_->parameters()}, world_));
     if (config_.dry_run) {
       return 0;
     }
@@ -85,23 +86,18 @@ class Session {
     }
   }
 
-  [[nodiscard]] std::string description() const {
-    const auto number = [](std::int64_t value) { return std::to_string(value); };
-    const auto gpu = describe_gpu(config_, batches_, world_);
-    return world_.description() + "\n" + number(source_.train->size()) + " training and " +
-           number(source_.validation->size()) + " validation " +
-           (source_.is_table() ? "rows" : "images") + " in " + number(source_.num_classes) +
-           " classes from " + source_.description + "\n" + model_ + " with " +
-           number(learner_->parameters()) + " parameters; " + number(config_.epochs) +
-           " epochs of " + number(batches_.steps_per_epoch) + " steps of " +
-           number(batches_.global) + " (" + number(batches_.per_rank) + " x " +
-           number(world_.size()) + " ranks" +
-           (batches_.accumulation > 1 ? " x " + number(batches_.accumulation) + " passes" : "") +
-           ")" + (gpu.empty() ? "" : "\n" + gpu);
+  // What rank 0 is to read; the others' path means nothing.
+  [[nodiscard]] std::string initial_weights() const {
+    return on_rank_0(world_, [&] {
+      if (!config_.init_weights.empty()) {
+        require_initial_weights(config_.init_weights);
+      }
+      return config_.init_weights;
+    });
   }
 
   void load_initial_weights() {
-    if (const auto loaded = load_on_all_ranks(world_, writes() ? config_.init_weights : "")) {
+    if (const auto loaded = load_on_all_ranks(world_, initial_weights())) {
       const auto missing = learner_->load_weights(loaded->checkpoint);
       say("weights from '" + loaded->file + "'" +
           (missing.empty() ? "" : "; not in it, and as they were: " + join(missing, ", ")));
@@ -109,10 +105,11 @@ class Session {
   }
 
   int evaluate() {
-    const auto path = on_rank_0(world_, [&] {
-      return config_.init_weights.empty() ? checkpoint_to_evaluate(config_, source_.name, model_)
-                                          : config_.init_weights;
-    });
+    auto path = initial_weights();
+    if (path.empty()) {
+      path =
+          on_rank_0(world_, [&] { return checkpoint_to_evaluate(config_, source_.name, model_); });
+    }
     const auto loaded = load_on_all_ranks(world_, path);
     if (!loaded) {
       throw UsageError(
@@ -193,12 +190,12 @@ class Session {
       files->open_logs(resumed);
       if (auto* log = files->log()) {
         trainer.add_observer(*log);
-    if (cost && outcome.stopped_by == 0) {
-      cost->on_end();
-    }
       }
     }
     const auto outcome = trainer.run();
+    if (cost && outcome.stopped_by == 0) {
+      cost->on_end();
+    }
     profile.finish();
     std::vector<std::string> extra;
     if (!profile.file().empty()) {

@@ -75,6 +75,37 @@ TEST_F(RunFilesTest, ResumeNamesARunOrACheckpoint) {
   EXPECT_EQ(open("no").folder(), folder_.path + "/data-net-2");
 }
 
+TEST_F(RunFilesTest, WhatIsNotThereNamesTheNearest) {
+  EXPECT_THAT([&] { open("lats"); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: --resume last")));
+  std::ofstream(folder_.path + "/mine.pt") << "a checkpoint";
+  EXPECT_THAT([&] { open(folder_.path + "/mien.pt"); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("HINT: --resume " + folder_.path + "/mine.pt")));
+  EXPECT_THAT([&] { open("/nowhere/at/all"); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: leave --resume out")));
+}
+
+TEST_F(RunFilesTest, InitialWeightsThatAreNotThereLeaveNoFolder) {
+  config_.init_weights = folder_.path + "/mien.pt";
+  std::ofstream(folder_.path + "/mine.pt") << "a checkpoint";
+  EXPECT_THAT([&] { open(); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+                                   "HINT: --init-weights " + folder_.path + "/mine.pt")));
+  EXPECT_FALSE(std::filesystem::exists(folder_.path + "/data-net"));
+  config_.init_weights = "";
+  {
+    auto files = open();
+    save(files);
+  }
+  // The run has weights of its own now.
+  config_.init_weights = folder_.path + "/mien.pt";
+  EXPECT_EQ(open().checkpoint(), folder_.path + "/data-net/checkpoints");
+  EXPECT_THROW(open("no"), UsageError);
+  open().finish(true);
+  EXPECT_THROW(open(), UsageError);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path + "/data-net-2"));
+}
+
 TEST_F(RunFilesTest, ARestartedJobGoesOnWithItsOwnRun) {
   ::setenv("TORCHELASTIC_MAX_RESTARTS", "3", 1);
   const auto pt = folder_.path + "/start.pt";
