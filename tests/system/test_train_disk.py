@@ -57,7 +57,9 @@ def fill(disk, name="filler"):
 
 
 def test_a_full_disk(folder, small_disk):
-    job = start(folder, *FLAGS)
+    """Rank 0 alone has files; the other goes on with it."""
+    flags, steps = [*FLAGS, "--nproc", 2], 100
+    job = start(folder, *flags)
     run = folder / RUN
     wait_for_checkpoint(run, job)
     fill(small_disk)
@@ -66,10 +68,10 @@ def test_a_full_disk(folder, small_disk):
     assert out.partition("finished 10 epochs")[2].count("a checkpoint was not saved") == 1, "each warning once"
     assert not (run / "finished").exists()
     step = checkpoint(run)["metrics"]["step"]
-    assert 0 < step < 200
+    assert 0 < step < steps
     (small_disk / "filler").unlink()
-    out = train(folder, *FLAGS).stdout
-    assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == 200
+    out = train(folder, *flags).stdout
+    assert "resumed from" in out and checkpoint(run)["metrics"]["step"] == steps
     assert (run / "finished").exists()
 
 
@@ -139,8 +141,9 @@ def test_a_folder_that_becomes_read_only(folder):
     assert not (run / "finished").exists()
 
 
-def test_a_folder_that_is_removed(folder):
-    job = start(folder, *FLAGS)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_folder_that_is_removed(folder, ranks):
+    job = start(folder, *FLAGS, "--nproc", ranks)
     wait_for_checkpoint(folder / RUN, job)
     shutil.rmtree(folder / "runs", ignore_errors=True)
     while (folder / "runs").exists():
