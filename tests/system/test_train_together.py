@@ -1,10 +1,12 @@
-"""Ranks that are told different things, and checkpoints that do not fit, are refused on all ranks."""
+"""Ranks that are told different things, and checkpoints that do not fit, are refused on all ranks. They share no disk."""
 
+import signal
 import socket
+import time
 
 import pytest
 
-from training import start, train, write_idx
+from training import checkpoint, require_same, start, train, wait_for_steps, write_idx
 
 SHORT = ["data", "--model", "mlp", "--batch-size", 32, "--epochs", 1]
 
@@ -16,11 +18,15 @@ def shared(tmp_path_factory):
     return folder
 
 
-def two_ranks(folder, flags, *others):
-    """Their exit codes and errors; rank i has the flags others[i], too."""
+def free_url():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        return f"tcp://127.0.0.1:{free.getsockname()[1]}"
+
+
+def two_ranks(folder, flags, *others):
+    """Their exit codes and errors; rank i has the flags others[i], too."""
+    url = free_url()
     jobs = [start(folder, *flags, "--dist-url", url, "--world-size", 2, "--rank", rank, *other)
             for rank, other in enumerate(others)]
     errors = [job.communicate(timeout=60)[1] for job in jobs]
@@ -70,3 +76,40 @@ def test_samples_that_were_learned_are_not_evaluated(tmp_path):
     assert "--seed is '0' here and '1' there" in err and "HINT" in err
     err = train(tmp_path, "points.csv", "--batch-size", 20, "--eval-only", "--seed", 1, "--val-split", 0.5, code=2).stderr
     assert "--val-split is '0.5' here and '0.1' there" in err
+
+
+def on_two_disks(folders, flags):
+    """One rank in each folder, as on two machines."""
+    url = free_url()
+    return [start(folder, *flags, "--dist-url", url, "--world-size", 2, "--rank", rank) for rank, folder in enumerate(folders)]
+
+
+def test_ranks_share_no_disk(tmp_path):
+    """Rank 0 alone writes, and reads for the others: a run that was stopped goes on to the same bits."""
+    flags = ["data", "--batch-size", 16, "--epochs", 3, "--log-interval", 1]
+    write_idx(tmp_path / "data")
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "data").symlink_to(tmp_path / "data")
+    train(tmp_path, *flags, "--nproc", 2)
+    run = folders[0] / "runs/data-convnet"
+    jobs = on_two_disks(folders, flags)
+    wait_for_steps(run, 25, jobs[0])
+    jobs[1].send_signal(signal.SIGTERM)  # All ranks stop for one.
+    ends = [job.communicate(timeout=60) for job in jobs]
+    assert [job.returncode for job in jobs] == [143, 143], ends
+    assert 0 < checkpoint(run)["metrics"]["step_in_epoch"] < 20
+    jobs = on_two_disks(folders, flags)
+    ends = [job.communicate(timeout=60) for job in jobs]
+    assert [job.returncode for job in jobs] == [0, 0], ends
+    assert "resumed from" in ends[0][0] and ends[1][0] == ""
+    assert [path.name for path in folders[1].iterdir()] == ["data"], "what rank 1 left"
+    require_same(run, tmp_path / "runs/data-convnet")
+
+
+def test_the_timeout_ends_the_wait_for_a_rank(shared):
+    begin = time.monotonic()
+    done = train(shared, *SHORT, "--dist-url", free_url(), "--world-size", 2, "--rank", 0, "--timeout", 2, code=1)
+    assert 2 <= time.monotonic() - begin < 20
+    assert "rank 1" in done.stderr and "2 s" in done.stderr
