@@ -88,6 +88,7 @@ def test_killed_ranks_go_on_from_the_last_checkpoint(folder, whole):
 
 def test_a_dead_rank_is_replaced_in_the_same_command(folder, whole):
     flags = [*FLAGS, "--checkpoint-interval", 7, "--max-restarts", 3]
+    begin = time.monotonic()
     job = start(folder, *flags)
     for steps in (10, 30):
         wait_for_steps(folder / RUN, steps, job)
@@ -96,7 +97,10 @@ def test_a_dead_rank_is_replaced_in_the_same_command(folder, whole):
         time.sleep(1)
     out, err = job.communicate(timeout=120)
     assert job.returncode == 0, err
-    assert "restart" in out
+    count, seconds = re.search(r"^  restarts +(\d+), which took (\d+\.\d) s$", out, re.M).groups()
+    assert count == "2" and err.count("restarting all workers") == 2
+    # From a rank's death to the next new step: no less than two starts, and no more than the job took.
+    assert 0.2 < float(seconds) < time.monotonic() - begin
     require_same(folder / RUN, whole)
 
 
