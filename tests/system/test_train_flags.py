@@ -9,6 +9,7 @@ import socket
 import subprocess
 
 import pytest
+import torch
 
 from conftest import BIN, wait_for
 from training import checkpoint, environment, losses, metrics, start, summary, train, weights, write_idx
@@ -35,7 +36,7 @@ def plain(shared):
     ["--opt", "adam"], ["--opt", "adamw"], ["--sched", "constant"], ["--sched", "linear"],
     ["--sched", "step", "--decay-epochs", 0.2], ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
     ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9],
-    ["--amp", "bf16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
+    ["--amp", "bf16"], ["--amp", "fp16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
     ["--global-batch-size", 16], ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
     ["--warmup-epochs", 0.5, "--warmup-lr", 0.01], ["--sched", "step", "--decay-epochs", 0.2, "--decay-rate", 0.5],
 ], ids=lambda flags: "".join(map(str, flags)))
@@ -80,20 +81,33 @@ def test_sync_bn_needs_batch_normalization(shared):
 
 
 def test_averages_are_kept_and_validated(shared):
-    out = train(shared, *SHORT, "--output", "ema", "--model-ema", "--model-ema-decay", 0.5).stdout
+    flags = [*SHORT, "--output", "ema", "--model-ema", "--model-ema-decay", 0.5]
+    train(shared, *flags)
     saved = checkpoint(shared / "ema/data-convnet")
     assert not saved["model_ema"]["4.weight"].equal(saved["model"]["4.weight"])
-    assert "finished" in out
+    validated = float(summary(shared / "ema/data-convnet")[-1]["eval_loss"])
+
+    def loss_of(name):
+        torch.save({"model": saved[name]}, shared / f"{name}.pt")
+        return json.loads(train(shared, *SHORT, "--eval-only", "--init-weights", f"{name}.pt", "--json").stdout)["eval_loss"]
+
+    assert loss_of("model_ema") == pytest.approx(validated, abs=1e-6)
+    assert loss_of("model") != pytest.approx(validated, abs=1e-4)
 
 
 def test_one_global_batch_has_the_same_samples_for_any_number_of_ranks(shared):
-    found = {}
+    """And the same learning rates, also of one that grows with the batch."""
+    found, rates = {}, {}
     for ranks in (1, 2):
-        flags = ["--model", "mlp", "--global-batch-size", 32, "--output", f"global{ranks}", "--nproc", ranks]
+        flags = ["--model", "mlp", "--global-batch-size", 32, "--output", f"global{ranks}", "--nproc", ranks,
+                 "--lr-base", 0.2, "--warmup-epochs", 0.5]
         train(shared, "data", "--epochs", 1, "--log-interval", 1, *flags)
         found[ranks] = losses(shared / f"global{ranks}/data-mlp")
+        rates[ranks] = [line["lr"] for line in metrics(shared / f"global{ranks}/data-mlp") if "loss" in line]
     assert len(found[1]) == len(found[2]) == 10
     assert all(abs(a - b) < 1e-4 for a, b in zip(found[1], found[2]))
+    assert rates[1] == rates[2]
+    assert max(rates[1]) == pytest.approx(0.2 * 32 / 256) and len(set(rates[1])) > 5
 
 
 def test_dry_run_and_fast_dev_run_leave_nothing(shared):
@@ -254,6 +268,16 @@ def test_what_was_allocated_is_printed(shared, ranks):
     assert f"\n{socket.gethostname()}: {'rank 0' if ranks == 1 else 'ranks 0-1'} on the CPU\n" in out
 
 
+def test_the_backend_and_the_timeout_are_those_that_are_printed(shared):
+    """Two ranks' sums have the same bits, whoever adds."""
+    flags = [*SHORT, "--nproc", 2]
+    out = train(shared, *flags, "--output", "gloo", "--backend", "gloo", "--timeout", 61).stdout
+    assert re.search(r"^rank 0 of 2, .*, backend gloo.*, timeout 61 s$", out, re.M), out
+    out = train(shared, *flags, "--output", "default").stdout
+    assert re.search(r"^rank 0 of 2, .*, backend lockstep.*, timeout ", out, re.M), out
+    assert losses(shared / "gloo/data-convnet") == losses(shared / "default/data-convnet")
+
+
 def test_two_processes_by_dist_url(shared):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -304,13 +328,14 @@ def test_ranks_keep_freed_memory(shared, ranks):
 
 
 def test_every_flag_of_help_is_tried(shared):
-    """The flags that some test of this folder passes are all there are."""
+    """The flags that some test passes are all there are, with all of their names."""
     help_text = train(shared, "--help").stdout
-    flags = set(re.findall(r"^  (?:-\w,)?(--[\w-]+)", help_text, re.M))
+    names = re.findall(r"^  ((?:--?[\w-]+(?:\{\w+\})?,?)+)", help_text, re.M)
+    flags = {flag for words in names for flag in re.findall(r"--[\w-]+", words)}
     tried = "".join(path.read_text() for path in pathlib.Path(__file__).parent.glob("test_train_*.py"))
     tried += (pathlib.Path(__file__).parents[1] / "train/program/flags_test.cpp").read_text()
     untried = {flag for flag in flags if f'"{flag}"' not in tried}
-    assert len(flags) > 50 and not untried, sorted(untried)
+    assert len(flags) > 90 and not untried, sorted(untried)
 
 
 def test_weights_do_not_depend_on_workers(tmp_path):
@@ -318,3 +343,14 @@ def test_weights_do_not_depend_on_workers(tmp_path):
     for workers in (0, 3):
         train(tmp_path, "data", "--epochs", 1, "--batch-size", 16, "--workers", workers, "--output", f"w{workers}", "--mixup", 0.5)
     assert weights(tmp_path / "w0/data-convnet") == weights(tmp_path / "w3/data-convnet")
+
+
+def test_make_train_is_the_run_that_the_readme_shows(tmp_path):
+    """The line of the network, the epochs and the ranks; without Fashion-MNIST there are fewer steps."""
+    root = pathlib.Path(__file__).parents[2]
+    [line] = re.findall(r"^\tbuild/bin/lockstep train (.*)$", (root / "Makefile").read_text(), re.M)
+    out = train(tmp_path, *line.split(), "--dry-run").stdout
+    [shown] = re.findall(r"^    (convnet with .*)$", (root / "README.md").read_text(), re.M)
+    if "generated images" in out:
+        out, shown = (re.sub(r"of \d+ steps", "of N steps", text) for text in (out, shown))
+    assert shown in out.splitlines()

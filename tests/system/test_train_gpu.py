@@ -73,6 +73,8 @@ def test_the_summary_and_the_metrics_tell_how_busy_the_gpu_is(folder):
     assert 0 <= json.loads(out)["gpu_utilization"] <= 100
     lines = [json.loads(line) for line in (folder / RUN / "metrics.jsonl").read_text().splitlines()]
     assert all(line["gpu_memory_bytes"] > 0 for line in lines if "loss" in line)
+    [events] = (folder / RUN).glob("events.out.tfevents.*")
+    assert all(tag in events.read_bytes() for tag in (b"GPU/utilization", b"GPU/memory_bytes", b"GPU/watts"))
 
 
 @pytest.mark.parametrize("flags, words", [
