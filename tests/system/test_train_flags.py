@@ -81,7 +81,7 @@ def test_sync_bn_needs_batch_normalization(shared):
 
 
 def test_averages_are_kept_and_validated(shared):
-    flags = [*SHORT, "--output", "ema", "--model-ema", "--model-ema-decay", 0.5]
+    flags = [*SHORT, "--output", "ema", "--model-ema", "--model-ema-decay", 0.9]
     train(shared, *flags)
     saved = checkpoint(shared / "ema/data-convnet")
     assert not saved["model_ema"]["4.weight"].equal(saved["model"]["4.weight"])
