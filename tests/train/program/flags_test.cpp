@@ -30,6 +30,61 @@ TEST(TrainFlags, TimmsAndTorchvisionsNamesMeanTheSame) {
             (std::vector<std::int64_t>{3, 6}));
 }
 
+struct Alias {
+  std::string flag;
+  std::string value;  // Empty: it takes none.
+  bool (*is_set)(const CommandLine& line);
+};
+
+// timm's and torchvision's other names, and PyTorch's launcher's.
+const std::vector<Alias> kAliases{
+    {"--data-path", "d", [](const CommandLine& line) { return line.train.data == "d"; }},
+    {"--img-size", "96", [](const CommandLine& line) { return line.train.input_size == 96; }},
+    {"--train-crop-size", "96",
+     [](const CommandLine& line) { return line.train.input_size == 96; }},
+    {"-j", "3", [](const CommandLine& line) { return line.train.workers == 3; }},
+    {"--initial-checkpoint", "a.pt",
+     [](const CommandLine& line) { return line.train.init_weights == "a.pt"; }},
+    {"-b", "7", [](const CommandLine& line) { return line.train.batch_size == 7; }},
+    {"--grad-accum-steps", "4", [](const CommandLine& line) { return line.train.grad_accum == 4; }},
+    {"--optimizer", "adam", [](const CommandLine& line) { return line.train.opt == "adam"; }},
+    {"--learning-rate", "0.5", [](const CommandLine& line) { return line.train.lr == 0.5; }},
+    {"--wd", "0.5", [](const CommandLine& line) { return line.train.weight_decay == 0.5; }},
+    {"--lr-scheduler", "step", [](const CommandLine& line) { return line.train.sched == "step"; }},
+    {"--lr-warmup-epochs", "2",
+     [](const CommandLine& line) { return line.train.warmup_epochs == 2; }},
+    {"--lr-min", "0.5", [](const CommandLine& line) { return line.train.min_lr == 0.5; }},
+    {"--lr-step-size", "7", [](const CommandLine& line) { return line.train.decay_epochs == 7; }},
+    {"--dr", "0.5", [](const CommandLine& line) { return line.train.decay_rate == 0.5; }},
+    {"--lr-gamma", "0.5", [](const CommandLine& line) { return line.train.decay_rate == 0.5; }},
+    {"--clip-grad-norm", "0.5",
+     [](const CommandLine& line) { return line.train.clip_grad == 0.5; }},
+    {"--label-smoothing", "0.5",
+     [](const CommandLine& line) { return line.train.smoothing == 0.5; }},
+    {"--mixup-alpha", "0.5", [](const CommandLine& line) { return line.train.mixup == 0.5; }},
+    {"--cutmix-alpha", "0.5", [](const CommandLine& line) { return line.train.cutmix == 0.5; }},
+    {"--random-erase", "0.5", [](const CommandLine& line) { return line.train.reprob == 0.5; }},
+    {"--deterministic", "", [](const CommandLine& line) { return line.train.deterministic; }},
+    {"--output-dir", "here", [](const CommandLine& line) { return line.train.output == "here"; }},
+    {"--print-freq", "9", [](const CommandLine& line) { return line.train.log_interval == 9; }},
+    {"--test-only", "", [](const CommandLine& line) { return line.train.eval_only; }},
+    {"--gpus", "3", [](const CommandLine& line) { return line.job.nproc == 3; }},
+    {"-g", "3", [](const CommandLine& line) { return line.job.nproc == 3; }},
+    {"--nproc-per-node", "3", [](const CommandLine& line) { return line.job.nproc == 3; }},
+    {"-n", "3", [](const CommandLine& line) { return line.job.nodes == 3; }},
+    {"--nnodes", "3", [](const CommandLine& line) { return line.job.nodes == 3; }},
+    {"--node-rank", "3", [](const CommandLine& line) { return line.job.node_rank == 3; }},
+    {"--gpu-idx", "1,6", [](const CommandLine& line) { return line.job.gpu_ids == "1,6"; }},
+    {"--dist-backend", "gloo", [](const CommandLine& line) { return line.job.backend == "gloo"; }},
+};
+
+TEST(TrainFlags, EachAliasSetsWhatItNames) {
+  for (const auto& [flag, value, is_set] : kAliases) {
+    EXPECT_FALSE(is_set(parse({}))) << flag << " would change nothing";
+    EXPECT_TRUE(is_set(value.empty() ? parse({flag}) : parse({flag, value}))) << flag;
+  }
+}
+
 TEST(TrainFlags, DriversFlagsOfTheMission) {
   const auto job =
       parse({"--nodes", "2", "--gpus", "4", "--nr", "1", "--epochs", "9", "--local_rank=3"}).job;
@@ -43,6 +98,15 @@ TEST(TrainFlags, TheTimeToSaveIsKeptInTheConfigFile) {
   EXPECT_THAT(to_toml(JobConfig{.shutdown_timeout_seconds = 90}),
               HasSubstr("shutdown-timeout = 90"));
   EXPECT_THAT(to_toml(JobConfig{}), testing::Not(HasSubstr("shutdown")));
+}
+
+TEST(TrainFlags, TheLocalRankOfOldLaunchersChangesNothing) {
+  const auto plain = parse({"d"});
+  for (const std::string flag : {"--local-rank", "--local_rank"}) {
+    const auto given = parse({"d", flag, "3"});
+    EXPECT_EQ(to_toml(given.train), to_toml(plain.train));
+    EXPECT_EQ(to_toml(given.job), to_toml(plain.job));
+  }
 }
 
 TEST(TrainFlags, TheLastOfTwoWins) {
