@@ -1,99 +1,42 @@
 #include "lockstep/data/readers/image_folder.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <exception>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/readers/folder_listing.h"
 
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kExamples = 5;
 constexpr int kMostThreads = 16;
+constexpr const char* kNoImageInFolder = "there is no image in the folder";
 
-using Skipped = std::map<std::string, SkippedFiles>;  // By reason.
 using Inode = std::pair<dev_t, ino_t>;
 
-void skip(Skipped& skipped, const std::string& reason, const std::string& path) {
-  SkippedFiles& files = skipped[reason];
-  files.reason = reason;
-  ++files.count;
-  if (files.examples.size() < kExamples) {
-    files.examples.push_back(path);
+// What is known about a class without images: each reason with a file or folder that it is of.
+std::string reasons_of(const SkippedByReason& skipped) {
+  std::vector<std::string> reasons;
+  for (const auto& [reason, files] : skipped) {
+    reasons.push_back(reason + ": " + files.examples.front());
   }
-}
-
-struct Entry {
-  std::string name;
-  bool is_folder = false;  // Or a link to one.
-};
-
-// Appends all of a folder; returns 0 or errno. Not std::filesystem: it makes a path of each entry,
-// which takes longer than reading the folder.
-int list_folder(const std::string& path, std::vector<Entry>& entries) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
-  if (!folder) {
-    return errno;
-  }
-  while (true) {
-    errno = 0;
-    const dirent* entry = ::readdir(folder.get());
-    if (entry == nullptr) {
-      return errno;
-    }
-    const std::string_view name = entry->d_name;
-    if (name == "." || name == "..") {
-      continue;
-    }
-    bool is_folder = entry->d_type == DT_DIR;
-    if (entry->d_type == DT_LNK || entry->d_type == DT_UNKNOWN) {
-      struct stat status{};
-      // An open folder has a descriptor. NOLINTNEXTLINE(clang-analyzer-unix.StdCLibraryFunctions)
-      const int found = ::fstatat(::dirfd(folder.get()), entry->d_name, &status, 0);
-      is_folder = found == 0 && S_ISDIR(status.st_mode);
-    }
-    entries.push_back({std::string(name), is_folder});
-  }
-}
-
-// Python's lower() as far as extensions go.
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
-  return text;
-}
-
-bool ends_with_one_of(const std::string& name, const std::vector<std::string>& extensions) {
-  return std::ranges::any_of(extensions, [&](const auto& end) { return name.ends_with(end); });
-}
-
-std::string why_not(const std::string& lower_name) {
-  for (const char* other : {".bmp", ".tif", ".tiff", ".webp"}) {
-    if (lower_name.ends_with(other)) {
-      return std::string("there is no decoder for ") + other;
-    }
-  }
-  return "the name does not end like an image's";
+  return join(reasons, "; ");
 }
 
 // All of one class.
 struct ClassFiles {
   std::vector<std::string> paths;
-  Skipped skipped;
+  SkippedByReason skipped;
+  std::string why_empty;  // "" if it is not, or nothing is known.
 };
 
 // Walks through one class folder.
@@ -103,10 +46,17 @@ class ClassWalk {
       : root_(root), options_(options) {}
 
   ClassFiles files_of(const std::string& class_name) {
-    visit(class_name);
+    const Found found = visit(class_name);
+    ClassFiles files;
+    if (found != Found::kImages) {
+      files.why_empty = reasons_of(skipped_);
+    }
+    if (found == Found::kNothing) {
+      skip_file(skipped_, kNoImageInFolder, class_name);
+    }
+    files.skipped = std::move(skipped_);
     // By folder and then by name, as sorted(os.walk()) has them: not the order of whole paths.
     std::ranges::sort(folders_);
-    ClassFiles files{.paths = {}, .skipped = std::move(skipped_)};
     for (auto& [folder, names] : folders_) {
       std::ranges::sort(names);
       for (const std::string& name : names) {
@@ -117,64 +67,80 @@ class ClassWalk {
   }
 
  private:
-  void visit(const std::string& folder) {
+  // kSkipped: there is no image, and the reason is told already.
+  enum class Found { kImages, kNothing, kSkipped };
+
+  Found visit(const std::string& folder) {
     struct stat status{};
     if (::stat((root_ + "/" + folder).c_str(), &status) != 0) {
-      skip(skipped_, std::system_category().message(errno), folder);
-      return;
+      skip_file(skipped_, std::system_category().message(errno), folder);
+      return Found::kSkipped;
     }
     const Inode inode{status.st_dev, status.st_ino};
     if (std::ranges::find(above_, inode) != above_.end()) {
-      skip(skipped_, "a link to a folder above it", folder);
-      return;
+      skip_file(skipped_, "a link to a folder above it", folder);
+      return Found::kSkipped;
     }
     above_.push_back(inode);
-    read(folder);
+    const Found found = read(folder);
     above_.pop_back();
+    return found;
   }
 
-  void read(const std::string& folder) {
-    std::vector<Entry> entries;
+  Found read(const std::string& folder) {
+    std::vector<FolderEntry> entries;
     const int error = list_folder(root_ + "/" + folder, entries);
     if (error != 0) {
-      skip(skipped_, std::system_category().message(error), folder);
+      skip_file(skipped_, std::system_category().message(error), folder);
     }
     std::vector<std::string> names;
     std::vector<std::string> inner;
-    for (Entry& entry : entries) {
-      const std::string lower_name = lower(entry.name);
+    for (FolderEntry& entry : entries) {
       if (entry.is_folder) {
         inner.push_back(folder + "/" + entry.name);
-      } else if (ends_with_one_of(lower_name, options_.extensions)) {
+      } else if (const auto why = why_no_image(entry.name, options_); why.empty()) {
         names.push_back(std::move(entry.name));
       } else {
-        skip(skipped_, why_not(lower_name), folder + "/" + entry.name);
+        skip_file(skipped_, why, folder + "/" + entry.name);
       }
     }
+    bool has_images = !names.empty();
     folders_.emplace_back(folder, std::move(names));
+    std::vector<std::string> without;
     for (const std::string& next : inner) {
-      visit(next);
+      const Found found = visit(next);
+      has_images = has_images || found == Found::kImages;
+      if (found == Found::kNothing) {
+        without.push_back(next);
+      }
     }
+    if (!has_images) {  // One line for all of it, by the caller.
+      return error != 0 ? Found::kSkipped : Found::kNothing;
+    }
+    for (const std::string& next : without) {
+      skip_file(skipped_, kNoImageInFolder, next);
+    }
+    return Found::kImages;
   }
 
   const std::string& root_;
   const ImageFolderOptions& options_;
   std::vector<std::pair<std::string, std::vector<std::string>>> folders_;
   std::vector<Inode> above_;
-  Skipped skipped_;
+  SkippedByReason skipped_;
 };
 
-std::vector<std::string> find_classes(const std::string& root, Skipped& skipped) {
-  std::vector<Entry> entries;
+std::vector<std::string> find_classes(const std::string& root, SkippedByReason& skipped) {
+  std::vector<FolderEntry> entries;
   if (const int error = list_folder(root, entries); error != 0) {
     throw IoError("image folder '" + root + "': " + std::system_category().message(error));
   }
   std::vector<std::string> classes;
-  for (Entry& entry : entries) {
+  for (FolderEntry& entry : entries) {
     if (entry.is_folder) {
       classes.push_back(std::move(entry.name));
     } else {
-      skip(skipped, "it is not in the folder of a class", entry.name);
+      skip_file(skipped, "it is not in the folder of a class", entry.name);
     }
   }
   if (classes.empty()) {
@@ -219,53 +185,25 @@ std::vector<ClassFiles> walk_classes(const std::string& root,
   return found;
 }
 
-void merge(Skipped& into, const Skipped& from) {
-  for (const auto& [reason, files] : from) {
-    SkippedFiles& all = into[reason];
-    all.reason = reason;
-    all.count += files.count;
-    for (const auto& path : files.examples) {
-      if (all.examples.size() < kExamples) {
-        all.examples.push_back(path);
-      }
-    }
-  }
-}
-
-void require_images(const ImageFolderIndex& index, const ImageFolderOptions& options) {
-  std::vector<std::string> empty;
-  for (std::size_t i = 0; i < index.classes.size(); ++i) {
-    if (index.class_counts[i] == 0) {
-      empty.push_back("'" + index.classes[i] + "'");
-    }
-  }
-  if (!empty.empty() && !options.allow_empty) {
-    const std::size_t more = empty.size() - std::min(empty.size(), kExamples);
-    empty.resize(empty.size() - more);
-    throw IoError("image folder '" + index.root + "': there is no image of the class " +
-                  join(empty, ", ") + (more > 0 ? " and " + std::to_string(more) + " others" : "") +
-                  ", expected files ending in " + join(options.extensions, ", ") +
-                  "; remove the folder or set allow_empty");
-  }
-}
-
 }  // namespace
 
 ImageFolderIndex index_image_folder(const std::string& root, const ImageFolderOptions& options) {
-  Skipped skipped;
+  SkippedByReason skipped;
   ImageFolderIndex index{.root = root, .classes = find_classes(root, skipped)};
+  std::vector<std::string> why_empty;
   auto found = walk_classes(root, index.classes, options);
   for (std::size_t label = 0; label < found.size(); ++label) {
     index.class_counts.push_back(static_cast<std::int64_t>(found[label].paths.size()));
     for (std::string& path : found[label].paths) {
       index.images.push_back({std::move(path), static_cast<std::int64_t>(label)});
     }
-    merge(skipped, found[label].skipped);
+    merge_skipped(skipped, found[label].skipped);
+    why_empty.push_back(std::move(found[label].why_empty));
   }
   for (auto& [reason, files] : skipped) {
     index.skipped.push_back(std::move(files));
   }
-  require_images(index, options);
+  require_images(index, options, why_empty);
   return index;
 }
 

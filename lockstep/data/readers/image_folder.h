@@ -16,7 +16,7 @@ struct FolderImage {
   std::int64_t label = 0;
 };
 
-// Files that are not in the index, for one reason.
+// Files that are not in the index, or folders without an image, for one reason.
 struct SkippedFiles {
   std::string reason;
   std::int64_t count = 0;
@@ -42,7 +42,7 @@ struct ImageFolderOptions {
 };
 
 // Throws IoError if the root cannot be read or has no class folder, or naming classes that are
-// empty. A folder further down that cannot be read is skipped.
+// empty, and why. A folder further down that cannot be read or has no image is skipped.
 ImageFolderIndex index_image_folder(const std::string& root,
                                     const ImageFolderOptions& options = {});
 

@@ -84,9 +84,50 @@ TEST_F(ImageFolderIndexTest, EmptyClassesAreNamedUnlessAllowed) {
   add("a/1.jpg");
   add("b/2.txt");
   EXPECT_THAT([&] { index_image_folder(root()); },
-              ThrowsMessage<IoError>(AllOf(HasSubstr("no image of the class 'b'"),
-                                           HasSubstr(".jpg, .jpeg, .png"), Not(HasSubstr("'a'")))));
-  EXPECT_THAT(index_image_folder(root(), {.allow_empty = true}).class_counts, ElementsAre(1, 0));
+              ThrowsMessage<IoError>(AllOf(
+                  HasSubstr("no image of the class 'b' (the name does not end like an image's: "
+                            "b/2.txt)"),
+                  HasSubstr(".jpg, .jpeg, .png"), Not(HasSubstr("'a'")))));
+  const auto index = index_image_folder(root(), {.allow_empty = true});
+  EXPECT_THAT(index.class_counts, ElementsAre(1, 0));
+  EXPECT_THAT(index.summary(), HasSubstr("skipped 1: there is no image in the folder (b)"));
+}
+
+TEST_F(ImageFolderIndexTest, FoldersWithoutImagesAreListed) {
+  add("a/1.jpg");
+  add("a/notes/only/text.txt");
+  fs::create_directories(folder_.file("a/deep/and/empty"));
+  add("a/deep/2.jpg");
+  fs::create_directories(folder_.file("b/nothing"));
+  const auto summary = index_image_folder(root(), {.allow_empty = true}).summary();
+  // One for each branch: what is below it has no images either.
+  EXPECT_THAT(summary,
+              HasSubstr("skipped 3: there is no image in the folder (a/deep/and, a/notes, b)"));
+}
+
+// A path that is too long cannot be read by anybody, root included.
+TEST_F(ImageFolderIndexTest, AClassThatCannotBeReadHasTheReason) {
+  std::string deep = folder_.path;
+  while (deep.size() + 202 < 4090) {
+    deep += "/" + std::string(200, 'x');
+  }
+  deep += "/" + std::string(4090 - deep.size() - 1, 'y');
+  const auto before = fs::current_path();
+  fs::create_directories(deep);
+  fs::current_path(deep);
+  fs::create_directory("class_of_much");
+  fs::create_directory("a");
+  write_file("a/1.jpg", "");
+  fs::current_path(before);
+  EXPECT_THAT([&] { index_image_folder(deep); },
+              ThrowsMessage<IoError>(
+                  HasSubstr("of the class 'class_of_much' (File name too long: class_of_much)")));
+  EXPECT_THAT(index_image_folder(deep, {.allow_empty = true}).summary(),
+              AllOf(HasSubstr("skipped 1: File name too long (class_of_much)"),
+                    Not(HasSubstr("there is no image in the folder"))));
+  fs::current_path(deep);
+  fs::remove("class_of_much");  // Not everybody who removes a folder gets at it.
+  fs::current_path(before);
 }
 
 TEST_F(ImageFolderIndexTest, ARootThatIsNoneIsNamed) {
