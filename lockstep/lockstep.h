@@ -26,6 +26,7 @@
 #include "lockstep/data/loader/data_loader.h"
 #include "lockstep/data/loader/mixup.h"
 #include "lockstep/data/loader/options.h"
+#include "lockstep/data/readers/tiny_imagenet.h"
 #include "lockstep/data/samplers/batch_sampler.h"
 #include "lockstep/data/samplers/distributed_sampler.h"
 #include "lockstep/data/samplers/global_batch.h"

@@ -146,4 +146,17 @@ void ByteReader::refuse(const std::string& what) const {
   throw IoError("reading '" + path_ + "': " + what + "; get the file again");
 }
 
+std::string read_text(const std::string& path) {
+  ByteReader file(path);
+  std::string text;
+  constexpr std::size_t kBlock = std::size_t{1} << 20;
+  for (std::size_t got = kBlock; got == kBlock;) {
+    const std::size_t have = text.size();
+    text.resize(have + kBlock);
+    got = file.read(std::as_writable_bytes(std::span(text).subspan(have)));
+    text.resize(have + got);
+  }
+  return text;
+}
+
 }  // namespace lockstep::data

@@ -47,4 +47,7 @@ class ByteReader {
   std::unique_ptr<Inflater> inflater_;
 };
 
+// All of a file, unpacked. Throws IoError naming the path.
+std::string read_text(const std::string& path);
+
 }  // namespace lockstep::data

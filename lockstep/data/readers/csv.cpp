@@ -4,7 +4,6 @@
 #include <charconv>
 #include <cmath>
 #include <optional>
-#include <span>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -126,16 +125,7 @@ CsvTable parse_csv(std::string_view text, const std::string& name, const CsvOpti
 }
 
 CsvTable load_csv(const std::string& path, const CsvOptions& options) {
-  ByteReader file(path);
-  std::string text;
-  constexpr std::size_t kBlock = std::size_t{1} << 20;
-  for (std::size_t got = kBlock; got == kBlock;) {
-    const std::size_t have = text.size();
-    text.resize(have + kBlock);
-    got = file.read(std::as_writable_bytes(std::span(text).subspan(have)));
-    text.resize(have + got);
-  }
-  return parse_csv(text, path, options);
+  return parse_csv(read_text(path), path, options);
 }
 
 }  // namespace lockstep::data

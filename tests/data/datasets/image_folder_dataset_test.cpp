@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/readers/tiny_imagenet.h"
 #include "tests/data/files.h"
 #include "tests/support/python.h"
 #include "tests/support/temporary_folder.h"
@@ -52,6 +53,28 @@ TEST(ImageFolder, ABadFileIsNamed) {
               ThrowsMessage<IoError>(AllOf(HasSubstr("/a/2.jpg'"), HasSubstr("is not JPEG"))));
   EXPECT_THAT([&] { (void)images.get(2); },
               ThrowsMessage<UsageError>(HasSubstr("ImageFolder: index 2 is out of range")));
+}
+
+// The index of Tiny-ImageNet's flat folder is one like others.
+TEST(ImageFolder, ReadsTheValidationPartOfTinyImagenet) {
+  const test::TemporaryFolder folder;
+  std::filesystem::create_directory(folder.file("images"));
+  std::string text;
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = "val_" + std::to_string(i) + ".ppm";
+    write_file(folder.file("images/" + name), "P6 1 1 255\n" + std::string(3, char(10 * i)));
+    text += name + (i % 2 == 0 ? "\tn2" : "\tn1") + "\t0\t0\t1\t1\n";
+  }
+  write_file(folder.file("val_annotations.txt"), text);
+  const ImageFolder images(index_tiny_imagenet_val(folder.path, {"n1", "n2"}));
+  ASSERT_EQ(images.size(), 4);
+  std::vector<std::pair<std::int64_t, std::int64_t>> found;
+  for (std::int64_t i = 0; i < images.size(); ++i) {
+    const Sample sample = images.get(i);
+    found.emplace_back(sample.target.item<std::int64_t>(), sample.data.sum().item<std::int64_t>());
+  }
+  EXPECT_THAT(found, testing::ElementsAre(testing::Pair(0, 30), testing::Pair(0, 90),
+                                          testing::Pair(1, 0), testing::Pair(1, 60)));
 }
 
 // Four small pictures in two classes.

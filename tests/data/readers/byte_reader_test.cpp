@@ -55,6 +55,14 @@ TEST(ByteReader, UnpacksGzipInAnyPieces) {
   EXPECT_EQ(read_all(gzip("")), "");
 }
 
+TEST(ReadText, HasAllOfAFilePlainOrPacked) {
+  const std::string bytes = some_bytes(std::size_t{1} << 20);  // One block, and its end.
+  for (const std::string& content : {bytes, bytes + "more", gzip(bytes), std::string()}) {
+    const MemoryFile file(content);
+    EXPECT_TRUE(read_text(file.path()) == read_all(content)) << content.size();
+  }
+}
+
 TEST(ByteReader, UnpacksMembersOneAfterAnother) {
   EXPECT_EQ(read_all(gzip("one ") + gzip("") + gzip("two")), "one two");
 }
