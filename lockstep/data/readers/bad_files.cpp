@@ -50,27 +50,90 @@ void BadFiles::add(std::int64_t index, const std::string& path, const std::strin
   }
 }
 
-void BadFiles::record(std::int64_t index, const std::string& path, const std::string& reason) {
-  const auto word = static_cast<std::size_t>(index) / kWordBits;
-  const std::uint64_t bit = std::uint64_t{1} << (static_cast<std::size_t>(index) % kWordBits);
-  if (word >= seen_.size()) {
-    seen_.resize(std::max(word + 1, seen_.size() * 2));
-  }
-  if ((seen_[word] & bit) != 0) {
-    return;
-  }
-  seen_[word] |= bit;
-  ++count_;
-  std::string kind = kind_of(reason, path);
+BadFiles::Reason& BadFiles::reason_of(std::string kind) {
   if (reasons_.size() >= kReasons && !reasons_.contains(kind)) {
     kind = other_reasons();
   }
-  Reason& entry = reasons_[kind];
-  ++entry.count;
+  Reason& reason = reasons_[kind];
+  if (reason.number == 0) {
+    reason.number = static_cast<std::uint8_t>(reasons_.size());
+  }
+  return reason;
+}
+
+bool BadFiles::mark(std::int64_t index, Reason& reason) {
+  const auto place = static_cast<std::size_t>(index);
+  const std::size_t word = place / kWordBits;
+  const std::uint64_t bit = std::uint64_t{1} << (place % kWordBits);
+  if (word >= seen_.size()) {
+    seen_.resize(std::max(word + 1, seen_.size() * 2));
+    numbers_.resize(seen_.size() * kWordBits);
+  }
+  if ((seen_[word] & bit) != 0) {
+    return false;
+  }
+  seen_[word] |= bit;
+  numbers_[place] = reason.number;
+  ++count_;
+  ++reason.count;
+  return true;
+}
+
+void BadFiles::record(std::int64_t index, const std::string& path, const std::string& reason) {
+  const auto place = static_cast<std::size_t>(index);
+  if (place < numbers_.size() && numbers_[place] != 0) {
+    return;
+  }
+  Reason& entry = reason_of(kind_of(reason, path));
+  mark(index, entry);
   if (entry.examples.size() < kExamplesOfAReason) {
     const bool is_named = reason.find(path) != std::string::npos;
     entry.examples.push_back((is_named ? "" : "'" + path + "': ") +
                              reason.substr(0, path.size() + kReasonCharacters));
+  }
+}
+
+// Three fields for each reason, each with a zero behind it: its kind, the indices and the examples,
+// each of these with a line end behind it.
+std::string BadFiles::packed() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> indices(reasons_.size() + 1);
+  for (std::size_t index = 0; index < numbers_.size(); ++index) {
+    if (numbers_[index] != 0) {
+      indices[numbers_[index]] += std::to_string(index) + "\n";
+    }
+  }
+  std::string bytes;
+  for (const auto& [kind, reason] : reasons_) {
+    bytes.append(kind).push_back('\0');
+    bytes.append(indices[reason.number]).push_back('\0');
+    for (const std::string& example : reason.examples) {
+      bytes.append(example).push_back('\n');
+    }
+    bytes.push_back('\0');
+  }
+  return bytes;
+}
+
+void BadFiles::merge(std::string_view packed) {
+  const std::lock_guard lock(mutex_);
+  const auto fields = split(packed, '\0');
+  for (std::size_t i = 0; i + 2 < fields.size(); i += 3) {
+    Reason& reason = reason_of(fields[i]);
+    bool is_news = false;
+    for (const std::string& text : split(fields[i + 1], '\n')) {
+      const auto index = parse_int(text);
+      if (!text.empty() && (!index || *index < 0)) {
+        throw IoError("merging bad files: there is '" + text + "', expected the index of a file");
+      }
+      is_news = (index && mark(*index, reason)) || is_news;
+    }
+    for (const std::string& example : split(fields[i + 2], '\n')) {
+      if (is_news && !example.empty() && reason.examples.size() < kExamplesOfAReason &&
+          std::ranges::find(reason.examples, example) == reason.examples.end()) {
+        reason.examples.push_back(example);
+      }
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 // Files of a data set that could not be read: how many, which and why.
 //
 // Training goes on without them. Each is counted once, however often it is met, and memory does not
-// grow with their number: a bit for each file of the set, some paths, some reasons.
+// grow with their number: nine bits for each file of the set, some paths, some reasons.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -41,19 +42,29 @@ class BadFiles {
   // One line, and one for each reason with its number and first paths; "" if there are none.
   [[nodiscard]] std::string summary() const;
 
+  // For other processes that read the same set: what this one has met, as bytes, and what another
+  // one has, so that a file which both have met counts once. Neither looks at `max_bad`. Throws
+  // IoError if the bytes are no others' packed().
+  [[nodiscard]] std::string packed() const;
+  void merge(std::string_view packed);
+
  private:
   struct Reason {
+    std::uint8_t number = 0;  // From 1 on.
     std::int64_t count = 0;
     std::vector<std::string> examples;
   };
 
   void record(std::int64_t index, const std::string& path, const std::string& reason);
+  Reason& reason_of(std::string kind);
+  bool mark(std::int64_t index, Reason& reason);  // False if it was marked before.
   [[nodiscard]] std::string summary_locked() const;
 
   const std::int64_t max_bad_;
   mutable std::mutex mutex_;
   std::int64_t count_ = 0;
-  std::vector<std::uint64_t> seen_;  // A bit for each index: words of ones are skipped at once.
+  std::vector<std::uint64_t> seen_;    // A bit for each index: words of ones are skipped at once.
+  std::vector<std::uint8_t> numbers_;  // Of the reason, for each index; 0: none.
   std::map<std::string, Reason> reasons_;
 };
 

@@ -61,6 +61,32 @@ TEST(BadFiles, WithoutAllowanceTheErrorIsTheFilesOwnEachTime) {
   }
 }
 
+// As ranks do that have met some files in common.
+TEST(BadFiles, ThoseOfSeveralProcessesCountOnce) {
+  BadFiles first;
+  first.add(3, "a/1.jpg", "'a/1.jpg': cut in row 17");
+  first.add(70, "a/2.jpg", "'a/2.jpg': cut in row 1");
+  BadFiles second;
+  second.add(70, "a/2.jpg", "'a/2.jpg': cut in row 1");
+  second.add(900, "b/3.png", "it is empty");
+  BadFiles all(0);  // Which has met none itself, so that its limit does not count.
+  for (const BadFiles* one : {&first, &second, &first}) {
+    all.merge(one->packed());
+  }
+  EXPECT_EQ(all.count(), 3);
+  EXPECT_EQ(all.summary(),
+            "3 files cannot be read; other samples take their places\n"
+            "2: '...': cut in row N\n"
+            "  'a/1.jpg': cut in row 17\n"
+            "  'a/2.jpg': cut in row 1\n"
+            "1: it is empty\n"
+            "  'b/3.png': it is empty");
+  EXPECT_EQ(all.first_not_bad(70, 1000), 71);
+  all.merge(BadFiles().packed());
+  EXPECT_EQ(all.count(), 3);
+  EXPECT_THROW(all.merge(std::string_view("kind\0x\0\0", 8)), IoError);
+}
+
 // Paths and reasons of 100,000 files would be some 20 MB.
 TEST(BadFiles, MemoryStaysFlatOver100000Files) {
   BadFiles bad;
