@@ -11,6 +11,7 @@
 #include "lockstep/comm/make_backend.h"
 #include "lockstep/comm/spawn.h"
 #include "lockstep/comm/work.h"
+#include "lockstep/data/datasets/augmented_images.h"
 #include "lockstep/data/datasets/cifar_dataset.h"
 #include "lockstep/data/datasets/combined_datasets.h"
 #include "lockstep/data/datasets/dataset.h"

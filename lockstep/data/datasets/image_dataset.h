@@ -51,12 +51,14 @@ class ImageDataset : public Dataset {
 
   [[nodiscard]] const at::Tensor& images() const { return images_; }  // uint8 [N, C, H, W].
   [[nodiscard]] const at::Tensor& labels() const { return labels_; }  // int64 [N].
+  // float32 [C, 256]: what a byte of a channel becomes.
+  [[nodiscard]] const at::Tensor& values() const { return values_; }
 
  private:
   at::Tensor images_;
   at::Tensor labels_;
   std::int64_t num_classes_;
-  at::Tensor values_;  // float32 [C, 256]: what a byte of a channel becomes.
+  at::Tensor values_;
 };
 
 }  // namespace lockstep::data
