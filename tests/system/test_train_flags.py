@@ -35,7 +35,7 @@ def plain(shared):
     ["--seed", 1], ["--lr", 0.1], ["--lr-base", 1], ["--momentum", 0.5], ["--weight-decay", 0.5], ["--opt", "nesterov"],
     ["--opt", "adam"], ["--opt", "adamw"], ["--sched", "constant"], ["--sched", "linear"],
     ["--sched", "step", "--decay-epochs", 0.2], ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
-    ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9],
+    ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9], ["--hflip", 0.5], ["--crop-padding", 2],
     ["--amp", "bf16"], ["--amp", "fp16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
     ["--global-batch-size", 16], ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
     ["--warmup-epochs", 0.5, "--warmup-lr", 0.01], ["--sched", "step", "--decay-epochs", 0.2, "--decay-rate", 0.5],
@@ -49,7 +49,7 @@ def test_losses_change(shared, plain, flags):
     assert all(loss == loss for loss in map(float, found)), "not a number"
 
 
-@pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--validation-batch-size", 7],
+@pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--max-bad", 3], ["--validation-batch-size", 7],
                                    ["--find-unused-parameters"], ["--checkpoint-interval", 3, "--strict"], ["--data-dir", "data"],
                                    ["--cuda-graph", "--cudnn-benchmark", "--tf32", "off"],
                                    ["--backend", "gloo", "--nproc", 1, "--timeout", 60]],

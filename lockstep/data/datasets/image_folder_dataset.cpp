@@ -194,4 +194,6 @@ std::string ImageFolder::summary() const {
   return cache_ ? text + "\n" + cache_->summary() : text;
 }
 
+std::string ImageFolder::cache_summary() const { return cache_ ? cache_->summary() : ""; }
+
 }  // namespace lockstep::data

@@ -61,6 +61,7 @@ class ImageFolder : public Dataset {
 
   // What was found, what was skipped, bad files, the state of the cache; for people.
   [[nodiscard]] std::string summary() const;
+  [[nodiscard]] std::string cache_summary() const;  // "" without one.
 
  private:
   // A file's bytes, of which a part may be decoded, or all pixels.

@@ -68,6 +68,7 @@ Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
     settings.push_back(std::move(setting));
   }
   settings.emplace_back("the data", source.index);
+  settings.emplace_back("the test part", source.test_index);
   const std::initializer_list<std::pair<const char*, std::int64_t>> meetings = {
       {"steps in an epoch", batches.steps_per_epoch},
       {"samples in a step", batches.global},

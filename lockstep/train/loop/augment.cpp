@@ -1,33 +1,38 @@
 #include "lockstep/train/loop/augment.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/transforms/get_params.h"
+#include "lockstep/data/datasets/augmented_images.h"
 
 namespace lockstep::train {
 
-data::Sample erase_boxes(data::Sample batch, double p, data::SampleRandom& random) {
-  const data::Size size{batch.data.size(2), batch.data.size(3)};
-  for (std::int64_t i = 0; i < batch.data.size(0); ++i) {
-    if (const auto box = get_params(data::RandomErasing{.p = p}, size, random)) {
-      batch.data.select(0, i)
-          .narrow(1, box->top, box->height)
-          .narrow(2, box->left, box->width)
-          .zero_();
-    }
+std::shared_ptr<const data::Dataset> training_set(const TrainConfig& config,
+                                                  const DataSource& source) {
+  const data::ImageAugmentation augmentation{
+      .padding = config.crop_padding, .hflip = std::max(config.hflip, 0.0), .erase = config.reprob};
+  const bool is_off =
+      augmentation.padding == 0 && augmentation.hflip == 0 && augmentation.erase == 0;
+  if (is_off || !source.folders.empty()) {
+    return source.train;
   }
-  return batch;
+  auto images = std::dynamic_pointer_cast<const data::ImageDataset>(source.train);
+  if (!images) {
+    throw UsageError("--reprob, --hflip and --crop-padding change images, but " +
+                     source.description + " is a table; leave them out");
+  }
+  return std::make_shared<data::AugmentedImages>(std::move(images), augmentation);
 }
 
 data::BatchTransform batch_transform(const TrainConfig& config, const DataSource& source) {
-  if (config.reprob == 0 && config.mixup == 0 && config.cutmix == 0) {
+  if (config.mixup == 0 && config.cutmix == 0) {
     return {};
   }
   if (source.is_table()) {
-    throw UsageError("--mixup, --cutmix and --reprob change images, but " + source.description +
+    throw UsageError("--mixup and --cutmix change images, but " + source.description +
                      " is a table; leave them out");
   }
   std::vector<data::BatchTransform> mixes;
@@ -37,17 +42,7 @@ data::BatchTransform batch_transform(const TrainConfig& config, const DataSource
   if (config.cutmix > 0) {
     mixes.emplace_back(data::CutMix{config.cutmix, source.num_classes});
   }
-  const double erase = source.train->is_in_memory() ? config.reprob : 0;
-  data::BatchTransform mix;
-  if (!mixes.empty()) {
-    mix = data::RandomChoice(std::move(mixes));
-  }
-  return [erase, mix](data::Sample batch, data::SampleRandom& random) {
-    if (erase > 0) {
-      batch = erase_boxes(std::move(batch), erase, random);
-    }
-    return mix ? mix(std::move(batch), random) : batch;
-  };
+  return data::RandomChoice(std::move(mixes));
 }
 
 }  // namespace lockstep::train

@@ -1,5 +1,7 @@
-// What is done to whole batches of training images: erasing, mixup and cutmix.
+// What is done to training images: crops, flips and erasing of those in memory, mixup and cutmix.
 #pragma once
+
+#include <memory>
 
 #include "lockstep/data/loader/mixup.h"
 #include "lockstep/train/loop/config.h"
@@ -7,11 +9,13 @@
 
 namespace lockstep::train {
 
-// Empty if the config asks for none. Where both mixup and cutmix are on, each batch gets one of
-// them. Folders of images erase by themselves. Throws UsageError if the data has no images.
-data::BatchTransform batch_transform(const TrainConfig& config, const DataSource& source);
+// The training part with what --hflip, --crop-padding and --reprob ask for; folders of images do
+// that by themselves. Throws UsageError if the data has no images.
+std::shared_ptr<const data::Dataset> training_set(const TrainConfig& config,
+                                                  const DataSource& source);
 
-// Sets a random box of each image to 0, with the probability `p`.
-data::Sample erase_boxes(data::Sample batch, double p, data::SampleRandom& random);
+// Empty if the config asks for none. Where both mixup and cutmix are on, each batch gets one of
+// them. Throws UsageError if the data has no images.
+data::BatchTransform batch_transform(const TrainConfig& config, const DataSource& source);
 
 }  // namespace lockstep::train

@@ -81,6 +81,39 @@ void require_sensible_batches(const TrainConfig& config) {
   require_at_least("--fast-dev-run", count(config.fast_dev_run), 0);
 }
 
+void require_sensible_images(const TrainConfig& config) {
+  require_at_least("--max-bad", static_cast<double>(config.max_bad), -1);
+  require_at_least("--cache-shorter-side", static_cast<double>(config.cache_shorter_side), 0);
+  require_at_least("--crop-padding", static_cast<double>(config.crop_padding), 0);
+  require_one_of("--decode", config.decode, {"exact", "fast"});
+  if (config.hflip != -1) {
+    require_part("--hflip", config.hflip);
+  }
+  if (!config.cache.empty()) {
+    require_one_of("--cache", config.cache, {"ram", "disk"});
+  }
+  if (config.cache == "disk" && config.cache_dir.empty()) {
+    throw UsageError(
+        "--cache disk has no folder, expected one on a disk of this host; HINT: --cache-dir "
+        "/var/tmp");
+  }
+  if (config.cache != "disk" && !config.cache_dir.empty()) {
+    throw UsageError(
+        "--cache-dir is given without --cache disk, which alone writes there; HINT: "
+        "--cache disk");
+  }
+  if (config.cache.empty() && config.cache_shorter_side > 0) {
+    throw UsageError(
+        "--cache-shorter-side is given without --cache, without which images are not reduced; "
+        "HINT: --cache ram");
+  }
+  if (!config.cache.empty() && config.decode == "fast") {
+    throw UsageError(
+        "--decode fast is given with --cache, which keeps the pixels of exact decoding, so it "
+        "would change nothing; HINT: leave --decode out");
+  }
+}
+
 void require_sensible_optimizer(const TrainConfig& config) {
   require_one_of("--opt", config.opt, {"sgd", "nesterov", "adam", "adamw"});
   require_one_of("--sched", config.sched, {"cosine", "linear", "step", "multistep", "constant"});
@@ -176,6 +209,7 @@ std::string difference(const Settings& here, const Settings& there, const std::s
 
 void require_sensible(const TrainConfig& config) {
   require_sensible_batches(config);
+  require_sensible_images(config);
   require_sensible_optimizer(config);
   require_part("--smoothing", config.smoothing);
   require_at_least("--mixup", config.mixup, 0);

@@ -17,6 +17,13 @@ struct TrainConfig {
   double val_split = 0.1;  // Part that validates where the data has no such part.
   std::int64_t input_size = 224;  // Images in folders become squares of it.
   int workers = -1;               // Threads that load; -1: none for data in memory, else the cores.
+  std::int64_t max_bad = -1;      // Image files of a part that may be bad; -1: 1 % of them.
+  std::string decode = "exact";   // exact, fast: how JPEGs that train are decoded.
+  std::string cache;              // ram, disk: where decoded images are kept; empty: nowhere.
+  std::string cache_dir;          // Of disk.
+  std::int64_t cache_shorter_side = 0;  // To which images in the cache are reduced; 0: not.
+  double hflip = -1;              // Probability of a mirrored image; -1: 0.5 in folders, else 0.
+  std::int64_t crop_padding = 0;  // Around images in memory, before a crop of their size; 0: off.
 
   std::int64_t batch_size = 64;            // For each rank and backward pass.
   std::int64_t global_batch_size = 0;      // For a step over all ranks; instead of batch_size.

@@ -95,6 +95,11 @@ void Console::on_epoch(const Epoch& epoch) {
   keep(fitted_line(std::move(parts), kAnyWidth, ", "));
 }
 
+void Console::on_test(const Position& /*position*/, const Scores& test) {
+  say("test: accuracy " + fixed(test.top1, 2) + " %, top-5 " + fixed(test.top5, 2) + " %, loss " +
+      fixed(test.loss, 4) + " of " + std::to_string(test.samples) + " " + unit_);
+}
+
 std::vector<std::string> Console::warnings() const {
   std::vector<std::string> texts;
   for (const auto& [warning, count] : warnings_) {

@@ -27,6 +27,7 @@ class Console : public Observer {
   void on_interval(const Interval& interval) override;
   void on_epoch(const Epoch& epoch) override;
   void on_slow_rank(const std::string& text) override { say(text); }
+  void on_test(const Position& position, const Scores& test) override;
   void on_warning(const std::string& warning) override;
 
   // Each once, with how often it came.

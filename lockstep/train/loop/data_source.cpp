@@ -5,7 +5,6 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "lockstep/base/crc32c.h"
@@ -19,6 +18,7 @@
 #include "lockstep/data/datasets/image_folder_dataset.h"
 #include "lockstep/data/datasets/table.h"
 #include "lockstep/data/samplers/random_samplers.h"
+#include "lockstep/train/loop/image_parts.h"
 
 namespace lockstep::train {
 namespace {
@@ -143,7 +143,7 @@ DataSource table(const TrainConfig& config) {
 data::Compose train_transform(const TrainConfig& config) {
   std::vector<data::Transform> steps{
       data::RandomResizedCrop{.size = {config.input_size, config.input_size}},
-      data::RandomHorizontalFlip{}, data::ToTensor{},
+      data::RandomHorizontalFlip{.p = config.hflip < 0 ? 0.5 : config.hflip}, data::ToTensor{},
       data::Normalize{data::kImageNetMean, data::kImageNetStd}};
   if (config.reprob > 0) {
     steps.emplace_back(data::RandomErasing{.p = config.reprob});
@@ -162,23 +162,12 @@ std::string checksum(const data::ImageFolderIndex& index) {
   std::uint32_t sum = 0;
   for (const auto& image : index.images) {
     sum = extend_crc32c(sum, std::as_bytes(std::span(image.path.data(), image.path.size() + 1)));
-  }
-  return std::to_string(sum);
-}
-
-void require_same_classes(const data::ImageFolderIndex& train,
-                          const data::ImageFolderIndex& other) {
-  for (const auto& name : other.classes) {
-    if (std::ranges::find(train.classes, name) == train.classes.end()) {
-      throw IoError("'" + other.root + "' has the class '" + name + "', which is missing in '" +
-                    train.root + "'; expected the same folders in both");
+    const auto& name = index.classes[static_cast<std::size_t>(image.label)];
+    if (!image.path.starts_with(name + "/")) {  // Tiny-ImageNet's paths do not tell the class.
+      sum = extend_crc32c(sum, std::as_bytes(std::span(name.data(), name.size() + 1)));
     }
   }
-  if (train.classes.size() != other.classes.size()) {
-    throw IoError("'" + train.root + "' has " + std::to_string(train.classes.size()) +
-                  " classes and '" + other.root + "' has " + std::to_string(other.classes.size()) +
-                  ", expected the same folders in both");
-  }
+  return std::to_string(sum);
 }
 
 DataSource finish_folder(const TrainConfig& config, const data::ImageFolderIndex& index) {
@@ -196,8 +185,11 @@ DataSource split_folder(const TrainConfig& config, const std::string& root) {
   const auto index = data::index_image_folder(root);
   auto source = finish_folder(config, index);
   source.description = "'" + root + "'";
-  auto train = std::make_shared<data::ImageFolder>(index, train_transform(config));
-  auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config));
+  auto train = std::make_shared<data::ImageFolder>(index, train_transform(config),
+                                                   train_reading(config, index));
+  auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config),
+                                                        evaluation_reading(config, index));
+  source.folders = {train, validation};
   const auto parts = split(train, config);
   source.is_split_by_seed = true;
   source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
@@ -215,14 +207,24 @@ DataSource image_folder(const TrainConfig& config) {
   for (const char* name : {"val", "valid", "validation", "test"}) {
     if (fs::is_directory(root / name)) {
       const auto train = data::index_image_folder((root / "train").string());
-      const auto validation = data::index_image_folder((root / name).string());
-      require_same_classes(train, validation);
+      const auto validation = index_part((root / name).string(), train);
       auto source = finish_folder(config, train);
-      source.train = std::make_shared<data::ImageFolder>(train, train_transform(config));
-      source.validation =
-          std::make_shared<data::ImageFolder>(validation, validation_transform(config));
+      source.folders = {
+          std::make_shared<data::ImageFolder>(train, train_transform(config),
+                                              train_reading(config, train)),
+          std::make_shared<data::ImageFolder>(validation, validation_transform(config),
+                                              evaluation_reading(config, validation))};
+      source.train = source.folders[0];
+      source.validation = source.folders[1];
       source.index = index_of(source.train->size(), source.validation->size(),
                               checksum(train) + "/" + checksum(validation));
+      if (const auto test = index_test_part(root.string(), name, train, source.warnings)) {
+        source.folders.push_back(std::make_shared<data::ImageFolder>(
+            *test, validation_transform(config), evaluation_reading(config, *test)));
+        source.test = source.folders.back();
+        source.test_index =
+            std::to_string(source.test->size()) + " samples, checksum " + checksum(*test);
+      }
       return source;
     }
   }

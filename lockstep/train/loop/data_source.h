@@ -1,4 +1,5 @@
-// Finds out what DATA is and opens it: a part to train on and a part to validate with.
+// Finds out what DATA is and opens it: a part to train on, a part to validate with, and the part of
+// the final evaluation, if it has one.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/datasets/dataset.h"
+#include "lockstep/data/datasets/image_folder_dataset.h"
 #include "lockstep/train/loop/config.h"
 
 namespace lockstep::train {
@@ -16,13 +18,18 @@ struct DataSource {
   std::string description;  // For people: what and from where.
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> validation;
+  std::shared_ptr<const data::Dataset> test;  // Scored once, behind the last epoch; null: none.
   std::vector<std::int64_t> input;  // The shape of one sample: [1, 28, 28], or [8] in a table.
   std::int64_t num_classes = 0;
   std::vector<std::string> class_names;  // Empty if they have none.
   std::vector<double> mean;              // What samples were normalised with; may be empty.
   std::vector<double> std;
   bool is_split_by_seed = false;  // The validation part was drawn from the training data.
-  std::string index;  // Equal where the samples are: sizes and a checksum of labels or paths.
+  std::string index;       // Equal where the samples are: sizes and a checksum of labels or paths.
+  std::string test_index;  // The same of `test`, on which nothing that is learned depends.
+  // The parts that are read from image files, which can tell what was skipped or bad; else empty.
+  std::vector<std::shared_ptr<const data::ImageFolder>> folders;
+  std::vector<std::string> warnings;  // What of the data is not used, and why.
 
   [[nodiscard]] bool is_table() const { return input.size() == 1; }
 };

@@ -6,6 +6,7 @@
 #include "lockstep/base/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/train/loop/gpu_settings.h"
+#include "lockstep/train/loop/image_parts.h"
 
 namespace lockstep::train {
 namespace {
@@ -83,12 +84,10 @@ std::string describe_run(const RunPlan& plan, const Group& world) {
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const auto gpu = describe_gpu(config, batches, world);
   return world.description() + "\n" + describe_places(places_of(world)) + "\n" +
-         number(source.train->size()) + " training and " + number(source.validation->size()) +
-         " validation " + (source.is_table() ? "rows" : "images") + " in " +
-         number(source.num_classes) + " classes from " + source.description + "\n" + config.model +
-         " with " + number(parameters) + " parameters; " + number(config.epochs) + " epochs of " +
-         number(batches.steps_per_epoch) + " steps of " + number(batches.global) + " (" +
-         number(batches.per_rank) + " x " + number(world.size()) + " ranks" +
+         describe_data(source) + "\n" + config.model + " with " + number(parameters) +
+         " parameters; " + number(config.epochs) + " epochs of " + number(batches.steps_per_epoch) +
+         " steps of " + number(batches.global) + " (" + number(batches.per_rank) + " x " +
+         number(world.size()) + " ranks" +
          (batches.accumulation > 1 ? " x " + number(batches.accumulation) + " passes" : "") + ")" +
          (gpu.empty() ? "" : "\n" + gpu);
 }

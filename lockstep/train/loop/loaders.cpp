@@ -29,21 +29,22 @@ data::DataLoader train_loader(const TrainConfig& config, const DataSource& sourc
     options.device = world.device();
   }
   options.batch_transform = batch_transform(config, source);
-  return data::DataLoader(source.train, std::move(options));
+  return data::DataLoader(training_set(config, source), std::move(options));
 }
 
-data::DataLoader validation_loader(const TrainConfig& config, const DataSource& source,
+data::DataLoader evaluation_loader(const TrainConfig& config,
+                                   const std::shared_ptr<const data::Dataset>& part,
                                    const BatchPlan& batches, const Group& world) {
   data::DataLoaderOptions options;
   options.batch_size = batches.validation;
-  options.sampler = data::EvaluationSampler(source.validation->size(), world.size(), world.rank());
+  options.sampler = data::EvaluationSampler(part->size(), world.size(), world.rank());
   options.num_workers = workers_of(config);
   options.pin_memory = world.device().is_cuda();
   options.generator = data::seeded_generator(config.seed);
   if (world.device().is_cuda()) {
     options.device = world.device();
   }
-  return data::DataLoader(source.validation, std::move(options));
+  return data::DataLoader(part, std::move(options));
 }
 
 }  // namespace lockstep::train

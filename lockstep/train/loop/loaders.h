@@ -1,6 +1,8 @@
 // Which samples a rank trains on and validates with, and in which batches.
 #pragma once
 
+#include <memory>
+
 #include "lockstep/comm/group.h"
 #include "lockstep/data/loader/data_loader.h"
 #include "lockstep/train/loop/batch_plan.h"
@@ -14,8 +16,9 @@ namespace lockstep::train {
 data::DataLoader train_loader(const TrainConfig& config, const DataSource& source,
                               const BatchPlan& batches, const Group& world);
 
-// Every sample on exactly one rank.
-data::DataLoader validation_loader(const TrainConfig& config, const DataSource& source,
+// Every sample of the validation or the test part on exactly one rank.
+data::DataLoader evaluation_loader(const TrainConfig& config,
+                                   const std::shared_ptr<const data::Dataset>& part,
                                    const BatchPlan& batches, const Group& world);
 
 }  // namespace lockstep::train

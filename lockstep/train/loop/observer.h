@@ -40,6 +40,8 @@ class Observer {
   virtual void on_epoch(const Epoch& /*epoch*/) {}
   // Between two intervals it was found that the others wait for a rank, in words.
   virtual void on_slow_rank(const std::string& /*text*/) {}
+  // Behind the last epoch, of data with a part for it.
+  virtual void on_test(const Position& /*position*/, const Scores& /*test*/) {}
   // Something went wrong that the run survives.
   virtual void on_warning(const std::string& /*warning*/) {}
 

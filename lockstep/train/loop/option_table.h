@@ -41,6 +41,14 @@ void visit_options(Config& config, const Visit& visit) {
   add("--input-size,--img-size,--train-crop-size", config.input_size, kNumbers,
       "images of folders become squares of it");
   add("-j,--workers", config.workers, kOutput, "threads that load; -1: as many as help");
+  add("--max-bad", config.max_bad, kOutput,
+      "image files of a part that may be bad, others take their places; -1: 1 % of them");
+  add("--decode", config.decode, kNumbers,
+      "exact, or fast: JPEGs that train may be decoded at a part of their size");
+  add("--cache", config.cache, kOutput, "ram or disk: keep decoded images for the next epochs");
+  add("--cache-dir", config.cache_dir, kOutput, "folder of --cache disk, on a disk of this host");
+  add("--cache-shorter-side", config.cache_shorter_side, kNumbers,
+      "pixels to which larger images in the cache are reduced; 0: not");
   add("--init-weights,--initial-checkpoint", config.init_weights, kNumbers,
       "checkpoint whose weights a new run starts with");
 
@@ -79,6 +87,10 @@ void visit_options(Config& config, const Visit& visit) {
   add("--mixup,--mixup-alpha", config.mixup, kNumbers, "alpha; 0: off");
   add("--cutmix,--cutmix-alpha", config.cutmix, kNumbers, "alpha; 0: off");
   add("--reprob,--random-erase", config.reprob, kNumbers, "probability of erasing a part");
+  add("--hflip", config.hflip, kNumbers,
+      "probability of a mirrored image; -1: 0.5 in folders, else 0");
+  add("--crop-padding", config.crop_padding, kNumbers,
+      "pixels around images in memory, before a random crop of their size; 0: off");
   add("--amp", config.amp, kNumbers, "bf16, fp16 or O0 to O3");
   add("--model-ema", config.model_ema, kNumbers, "validate and keep averages of the weights");
   add("--model-ema-decay", config.model_ema_decay, kNumbers, "");

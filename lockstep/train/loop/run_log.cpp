@@ -8,10 +8,14 @@ namespace {
 std::string metrics_path(const std::string& folder) { return folder + "/metrics.jsonl"; }
 std::string summary_path(const std::string& folder) { return folder + "/summary.csv"; }
 
-// What an epoch's end adds to the events of its last step, if that is still to come.
+// What is added to the events of the last step and still to come: the test part is always scored at
+// the end, and an epoch in which the run goes on is validated.
 std::vector<std::string> tags_made_again(const Position& start) {
-  return start.step_in_epoch > 0 ? std::vector<std::string>{"Loss/val", "acc1/val", "acc5/val"}
-                                 : std::vector<std::string>();
+  std::vector<std::string> tags{"Loss/test", "acc1/test", "acc5/test"};
+  if (start.step_in_epoch > 0) {
+    tags.insert(tags.end(), {"Loss/val", "acc1/val", "acc5/val"});
+  }
+  return tags;
 }
 
 // Also removes the steps that are made again from the folder.
@@ -48,6 +52,7 @@ RunLog::RunLog(const std::string& folder, const Position& start, const log::OnWa
       files_{summary_path(folder), metrics_path(folder), events_.path()} {
   metrics_.drop_after("step", start.step);
   metrics_.drop_after("epochs", start.epoch);
+  metrics_.drop_after("test_samples", 0);
   summary_.drop_after(start.epoch - 1);
 }
 
@@ -94,6 +99,18 @@ void RunLog::on_epoch(const Epoch& epoch) {
   events_.add_scalar("Loss/val", epoch.validation.loss, position.step);
   events_.add_scalar("acc1/val", epoch.validation.top1, position.step);
   events_.add_scalar("acc5/val", epoch.validation.top5, position.step);
+}
+
+void RunLog::on_test(const Position& position, const Scores& test) {
+  // Without `epochs`: of a run that goes on behind the last epoch this line is made again.
+  metrics_.write({{"step", position.step},
+                  {"test_loss", test.loss},
+                  {"test_top1", test.top1},
+                  {"test_top5", test.top5},
+                  {"test_samples", test.samples}});
+  events_.add_scalar("Loss/test", test.loss, position.step);
+  events_.add_scalar("acc1/test", test.top1, position.step);
+  events_.add_scalar("acc5/test", test.top5, position.step);
 }
 
 }  // namespace lockstep::train

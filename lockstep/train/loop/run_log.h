@@ -19,6 +19,7 @@ class RunLog : public Observer {
 
   void on_interval(const Interval& interval) override;
   void on_epoch(const Epoch& epoch) override;
+  void on_test(const Position& position, const Scores& test) override;
 
   [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
 

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 
@@ -16,6 +17,7 @@
 #include "lockstep/train/loop/console.h"
 #include "lockstep/train/loop/describe_run.h"
 #include "lockstep/train/loop/gpu_settings.h"
+#include "lockstep/train/loop/image_parts.h"
 #include "lockstep/train/loop/profile.h"
 #include "lockstep/train/loop/restart_cost.h"
 #include "lockstep/train/loop/resume.h"
@@ -54,6 +56,7 @@ class Session {
     if (config_.data.empty()) {
       config_.data = source_.name;
     }
+    require_fitting_flags(config_, source_);
     require_same(world_, settings_of_rank(config_, batches_, source_));
     apply_gpu_settings(config_);
     at::manual_seed(config_.seed);
@@ -64,6 +67,9 @@ class Session {
 
   int run() {
     say(describe_run({config_, source_, batches_, learner_->parameters()}, world_));
+    if (writes()) {
+      std::ranges::for_each(source_.warnings, [&](auto& text) { console_.on_warning(text); });
+    }
     if (config_.dry_run) {
       return 0;
     }
@@ -122,8 +128,12 @@ class Session {
     say("weights from '" + loaded->file + "'");
     Trainer trainer(config_, source_, batches_, *learner_, world_, {});
     const auto scores = trainer.validate_once().value();  // No signal stops it.
+    const auto test = trainer.test_once();
+    for (const auto& line : image_news(world_, source_).lines) {
+      say(line);
+    }
     if (writes()) {
-      require_printed(evaluation_text(scores, config_.json));
+      require_printed(evaluation_text(scores, config_.json, test));
     }
     return 0;
   }
@@ -237,6 +247,7 @@ class Session {
   };
   int finish(Outcome outcome, std::optional<RunFiles>& files, const Extras& extras) {
     console_.finish();
+    const auto news = image_news(world_, source_);
     if (files) {
       const SavingNote note(world_, outcome.position.step);
       outcome.is_saved = files->finish(outcome.stopped_by == 0);
@@ -248,6 +259,8 @@ class Session {
       }
       facts.files.insert(facts.files.end(), extras.files.begin(), extras.files.end());
       facts.unit = source_.is_table() ? "rows" : "images";
+      facts.bad_files = news.bad_files;
+      facts.data = news.lines;
       if (extras.cost != nullptr) {
         facts.restarts = extras.cost->restarts();
         facts.restart_seconds = extras.cost->seconds();

@@ -17,6 +17,10 @@ std::string headline(const SummaryFacts& facts) {
   const auto& position = outcome.position;
   const std::string unsaved =
       outcome.is_saved ? "" : ", but the last checkpoint could not be saved";
+  if (outcome.stopped_by != 0 && is_at_end(facts.config, position)) {
+    return "stopped by " + signal_name(outcome.stopped_by) + " before the test part was scored" +
+           unsaved;
+  }
   if (outcome.stopped_by != 0) {
     return "stopped by " + signal_name(outcome.stopped_by) + " in epoch " +
            std::to_string(position.epoch + 1) + ", step " + std::to_string(position.step_in_epoch) +
@@ -32,6 +36,21 @@ double share(double part, const Outcome& outcome) {
 
 double rate(const Outcome& outcome) {
   return outcome.times.total > 0 ? static_cast<double>(outcome.samples) / outcome.times.total : 0;
+}
+
+log::Metrics test_metrics(const Scores& test) {
+  return {{"test_loss", test.loss},
+          {"test_top1", test.top1},
+          {"test_top5", test.top5},
+          {"test_samples", test.samples}};
+}
+
+std::string scores_line(const Scores& scores) {
+  std::array<char, 160> text{};
+  std::snprintf(text.data(), text.size(),
+                "loss %.4f, accuracy %.2f %%, top-5 %.2f %% of %lld samples\n", scores.loss,
+                scores.top1, scores.top5, static_cast<long long>(scores.samples));
+  return text.data();
 }
 
 std::string file_ending_with(const std::string& end, const SummaryFacts& facts) {
@@ -82,6 +101,11 @@ std::string summary_text(const SummaryFacts& facts) {
     summary.best_top1 = outcome.position.best_top1;
     summary.best_epoch = outcome.position.best_epoch + 1;
   }
+  if (outcome.test) {
+    summary.test_loss = outcome.test->loss;
+    summary.test_top1 = outcome.test->top1;
+    summary.test_top5 = outcome.test->top5;
+  }
   summary.wall_seconds = outcome.seconds;
   summary.samples_per_second = rate(outcome);
   summary.ranks = facts.ranks;
@@ -94,6 +118,7 @@ std::string summary_text(const SummaryFacts& facts) {
     summary.compute = 1 - *summary.communication - *summary.data_wait;
   }
   summary.gpu = outcome.gpu.mean();
+  summary.data = facts.data;
   summary.files = facts.files;
   summary.warnings = facts.warnings;
   summary.next_command = next_command(facts);
@@ -126,6 +151,12 @@ std::string summary_json(const SummaryFacts& facts) {
   if (outcome.position.best_epoch >= 0) {
     add({{"best_top1", outcome.position.best_top1}, {"best_epoch", outcome.position.best_epoch}});
   }
+  if (outcome.test) {
+    add(test_metrics(*outcome.test));
+  }
+  if (facts.bad_files) {
+    add({{"bad_files", *facts.bad_files}});
+  }
   add({{"seconds", outcome.seconds},
        {"samples_per_second", rate(outcome)},
        {"communication", share(outcome.times.communication, outcome)},
@@ -145,18 +176,19 @@ std::string summary_json(const SummaryFacts& facts) {
   return log::json_line(metrics);
 }
 
-std::string evaluation_text(const Scores& scores, bool json) {
+std::string evaluation_text(const Scores& scores, bool json, const std::optional<Scores>& test) {
   if (json) {
-    return log::json_line({{"eval_loss", scores.loss},
-                           {"eval_top1", scores.top1},
-                           {"eval_top5", scores.top5},
-                           {"samples", scores.samples}});
+    log::Metrics metrics{{"eval_loss", scores.loss},
+                         {"eval_top1", scores.top1},
+                         {"eval_top5", scores.top5},
+                         {"samples", scores.samples}};
+    if (test) {
+      const auto more = test_metrics(*test);
+      metrics.insert(metrics.end(), more.begin(), more.end());
+    }
+    return log::json_line(metrics);
   }
-  std::array<char, 160> text{};
-  std::snprintf(text.data(), text.size(),
-                "loss %.4f, accuracy %.2f %%, top-5 %.2f %% of %lld samples\n", scores.loss,
-                scores.top1, scores.top5, static_cast<long long>(scores.samples));
-  return text.data();
+  return scores_line(scores) + (test ? "test: " + scores_line(*test) : "");
 }
 
 }  // namespace lockstep::train

@@ -1,6 +1,8 @@
 // What a run says at its end, for people and for programs.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ struct SummaryFacts {
   std::string unit = "images";
   int restarts = 0;
   double restart_seconds = 0;
+  std::optional<std::int64_t> bad_files = {};  // Of data that is read from image files.
+  std::vector<std::string> data = {};          // What its files have to tell, line by line.
 };
 
 // 0 if the run was finished and its last checkpoint saved, else 1; of one that a signal stopped,
@@ -29,7 +33,8 @@ std::string summary_text(const SummaryFacts& facts);
 // One JSON object on a line.
 std::string summary_json(const SummaryFacts& facts);
 
-// What --eval-only prints.
-std::string evaluation_text(const Scores& scores, bool json);
+// What --eval-only prints; `test` are the scores of the test part, if there is one.
+std::string evaluation_text(const Scores& scores, bool json,
+                            const std::optional<Scores>& test = {});
 
 }  // namespace lockstep::train

@@ -38,7 +38,7 @@ Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchP
       control_(world.new_group(all_ranks(world))),
       options_(std::move(options)),
       train_loader_(train_loader(config, data, batches, world)),
-      validation_loader_(validation_loader(config, data, batches, world)),
+      validation_loader_(evaluation_loader(config, data.validation, batches, world)),
       epoch_(world.device()),
       interval_(world.device()) {}
 
@@ -104,6 +104,12 @@ Outcome Trainer::run() {
       prefetch_next_epoch();
       finish_epoch();
     }
+  }
+  if (outcome_.stopped_by == 0) {
+    outcome_.test = test_once();
+  }
+  if (outcome_.test) {
+    tell([&](Observer& observer) { observer.on_test(position_, *outcome_.test); });
   }
   outcome_.early = stops_early(config_, position_);
   outcome_.position = position_;
@@ -224,9 +230,19 @@ void Trainer::look_for_slow_rank() {
   }
 }
 
-std::optional<Scores> Trainer::validate_once() {
-  return validate(learner_, validation_loader_, control_,
+std::optional<Scores> Trainer::score(data::DataLoader& loader) {
+  return validate(learner_, loader, control_,
                   {.batches = config_.fast_dev_run, .is_stopped = [this] { return is_stopped(); }});
+}
+
+std::optional<Scores> Trainer::validate_once() { return score(validation_loader_); }
+
+std::optional<Scores> Trainer::test_once() {
+  if (!data_.test) {
+    return std::nullopt;
+  }
+  auto loader = evaluation_loader(config_, data_.test, batches_, world_);
+  return score(loader);
 }
 
 void Trainer::finish_epoch() {

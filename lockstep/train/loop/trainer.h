@@ -34,14 +34,15 @@ struct TrainerOptions {
 
 struct Outcome {
   Position position;
-  Scores last;               // The last validation's.
-  int stopped_by = 0;        // The signal; 0: training is finished.
-  bool early = false;        // --early-stop ended it.
-  bool is_saved = true;      // The last checkpoint is on the disk; of a run without files, too.
-  double seconds = 0;        // Since this start, validation included.
-  std::int64_t samples = 0;  // Trained on in this start, over all ranks.
-  PhaseTimes times;          // This rank's, since this start.
-  MeanGpuUse gpu;            // Rank 0's, since this start.
+  Scores last;                 // The last validation's.
+  std::optional<Scores> test;  // Of the test part, with the weights of the end.
+  int stopped_by = 0;          // The signal; 0: training is finished.
+  bool early = false;          // --early-stop ended it.
+  bool is_saved = true;        // The last checkpoint is on the disk; of a run without files, too.
+  double seconds = 0;          // Since this start, validation included.
+  std::int64_t samples = 0;    // Trained on in this start, over all ranks.
+  PhaseTimes times;            // This rank's, since this start.
+  MeanGpuUse gpu;              // Rank 0's, since this start.
 };
 
 // Whether nothing is left to train: all epochs are done, or --early-stop ends the run.
@@ -60,11 +61,13 @@ class Trainer {
   // was saved by a run with other settings.
   void resume(const Checkpoint& checkpoint);
 
-  // Until all epochs are done, or a rank has a signal: then all ranks end after the same step or
-  // batch of validation, with a checkpoint.
+  // Until all epochs are done and the test part is scored, or a rank has a signal: then all ranks
+  // end after the same step or batch of validation, with a checkpoint.
   Outcome run();
   // Nothing if a signal stopped it.
   std::optional<Scores> validate_once();
+  // The same of the test part; nothing if the data has none, too.
+  std::optional<Scores> test_once();
 
   // What the numbers depend on, for checkpoints and for ranks to compare.
   [[nodiscard]] Settings settings() const;
@@ -77,6 +80,7 @@ class Trainer {
   void finish_interval();
   void look_for_slow_rank();
   void finish_epoch();
+  [[nodiscard]] std::optional<Scores> score(data::DataLoader& loader);
   void save(const SaveOptions& options);
   template <class Part, class SumsOf>
   void require_finite(const std::vector<Part>& parts, SumsOf sums_of) const;

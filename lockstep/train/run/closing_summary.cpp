@@ -38,6 +38,12 @@ std::string accuracy(const ClosingSummary& s) {
                            : ""});
 }
 
+std::string test_accuracy(const ClosingSummary& s) {
+  return list({s.test_top1 ? "Acc@1 " + with_decimals("%.2f %%", *s.test_top1) : "",
+               s.test_top5 ? "Acc@5 " + with_decimals("%.2f %%", *s.test_top5) : "",
+               s.test_loss ? "loss " + with_decimals("%.4f", *s.test_loss) : ""});
+}
+
 long hundredths(double share) { return std::lround(100.0 * share); }
 
 // What is shown adds up to 100.
@@ -80,6 +86,7 @@ std::string closing_text(const ClosingSummary& s) {
     text += content.empty() ? "" : line(label, content);
   };
   add("accuracy", accuracy(s));
+  add("test", test_accuracy(s));
   add("time",
       list({seconds_text(s.wall_seconds),
             s.samples_per_second ? short_number(*s.samples_per_second) + " " + s.unit + "/s on " +
@@ -90,12 +97,14 @@ std::string closing_text(const ClosingSummary& s) {
   if (s.restarts > 0) {
     add("restarts", std::to_string(s.restarts) + ", which took " + seconds_text(s.restart_seconds));
   }
-  for (std::size_t i = 0; i < s.files.size(); ++i) {
-    text += line(i == 0 ? "files" : "", s.files[i]);
-  }
-  for (std::size_t i = 0; i < s.warnings.size(); ++i) {
-    text += line(i == 0 ? "warnings" : "", s.warnings[i]);
-  }
+  const auto add_all = [&](const char* label, const std::vector<std::string>& lines) {
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      text += line(i == 0 ? label : "", lines[i]);
+    }
+  };
+  add_all("data", s.data);
+  add_all("files", s.files);
+  add_all("warnings", s.warnings);
   add("next", s.next_command);
   return text;
 }

@@ -19,6 +19,10 @@ struct ClosingSummary {
   std::optional<double> best_top1 = {};
   std::optional<std::int64_t> best_epoch = {};  // From 1 on.
 
+  std::optional<double> test_loss = {};  // Of the test part.
+  std::optional<double> test_top1 = {};
+  std::optional<double> test_top5 = {};
+
   double wall_seconds = 0;
   std::optional<double> samples_per_second = {};  // In training, all ranks together.
   std::string unit = "images";
@@ -35,7 +39,8 @@ struct ClosingSummary {
   double restart_seconds = 0;  // In all restarts: from the death of a rank to the next new step.
 
   std::vector<std::string> files = {};     // In the order in which they are shown.
-  std::vector<std::string> warnings = {};  // What was lost: a full disk, bad files.
+  std::vector<std::string> data = {};      // Bad files and caches, line by line.
+  std::vector<std::string> warnings = {};  // What was lost: a full disk, say.
   std::string next_command = {};
 };
 

@@ -66,6 +66,16 @@ TEST(TrainConfig, WrongValuesNameTheFlag) {
   EXPECT_THAT(text({.smoothing = 2}), HasSubstr("--smoothing is 2"));
   EXPECT_THAT(text({.amp = "fp8"}), HasSubstr("--amp is 'fp8'"));
   EXPECT_THAT(text({.val_split = 1}), HasSubstr("--val-split is 1"));
+  EXPECT_THAT(text({.max_bad = -2}), HasSubstr("--max-bad is -2"));
+  EXPECT_THAT(text({.decode = "fats"}), HasSubstr("HINT: --decode fast"));
+  EXPECT_THAT(text({.cache = "rum"}), HasSubstr("HINT: --cache ram"));
+  EXPECT_THAT(text({.cache = "disk"}), HasSubstr("HINT: --cache-dir"));
+  EXPECT_THAT(text({.cache = "ram", .cache_dir = "x"}), HasSubstr("HINT: --cache disk"));
+  EXPECT_THAT(text({.cache_shorter_side = 9}), HasSubstr("HINT: --cache ram"));
+  EXPECT_THAT(text({.decode = "fast", .cache = "ram"}), HasSubstr("HINT: leave --decode out"));
+  EXPECT_THAT(text({.hflip = 1.5}), HasSubstr("--hflip is 1.5"));
+  EXPECT_THAT(text({.crop_padding = -1}), HasSubstr("--crop-padding is -1"));
+  EXPECT_EQ(text({.cache = "disk", .cache_dir = "x", .hflip = 0}), "");
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
                       .train = {.loss = 1.5},
                       .validation = {.top1 = 87.5},
                       .is_best = true});
+    console.on_test({}, {.loss = 0.75, .top1 = 81.5, .top5 = 95, .samples = 50});
     console.on_warning("the disk is full");
     EXPECT_THAT(console.warnings(), testing::ElementsAre("the disk is full"));
     console.on_warning("the disk is full");
@@ -41,6 +42,8 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   EXPECT_THAT(text, testing::HasSubstr("rank 2 is slow\n"));
   EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
+  EXPECT_THAT(
+      text, testing::HasSubstr("test: accuracy 81.50 %, top-5 95.00 %, loss 0.7500 of 50 images"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
 }
 

@@ -62,6 +62,92 @@ TEST(OpenData, FolderWithPartsForTrainingAndValidation) {
   }
 }
 
+TEST(OpenData, OfThreePartsTheTestIsTheFinalEvaluation) {
+  for (const char* name : {"val", "valid", "validation"}) {
+    const toys::Folder folder;
+    write_classes(folder.path + "/train", 3);
+    write_classes(folder.path + "/" + name, 2);
+    const auto before = open_data({.data = folder.path, .input_size = 16});
+    EXPECT_FALSE(before.test);
+    write_classes(folder.path + "/test", 5);
+    const auto source = open_data({.data = folder.path, .input_size = 16});
+    EXPECT_EQ(source.validation->size(), 4);
+    ASSERT_TRUE(source.test);
+    EXPECT_EQ(source.test->size(), 10);
+    EXPECT_EQ(source.test->get(0).data.sizes(), at::IntArrayRef({3, 16, 16}));
+    EXPECT_EQ(source.index, before.index) << "a run that was started without it goes on";
+    EXPECT_NE(source.test_index, before.test_index);
+    EXPECT_EQ(source.folders.size(), 3U);
+  }
+}
+
+TEST(OpenData, WithTrainAndTestAloneTheTestValidates) {
+  const toys::Folder folder;
+  write_classes(folder.path + "/train", 3);
+  write_classes(folder.path + "/test", 2);
+  const auto source = open_data({.data = folder.path, .input_size = 16});
+  EXPECT_EQ(source.validation->size(), 4);
+  EXPECT_FALSE(source.test);
+  EXPECT_THAT(source.warnings, testing::IsEmpty());
+}
+
+// As its archive is unpacked; its test part has no classes.
+TEST(OpenData, TinyImagenet) {
+  const toys::Folder folder;
+  std::string annotations;
+  for (int i = 0; i < 6; ++i) {
+    const std::string number = std::to_string(i);
+    const std::string name = i % 2 == 0 ? "n01" : "n02";
+    write_image(folder.path + "/train/" + name + "/images/" + name + "_" + number + ".ppm", i);
+    std::ofstream(folder.path + "/train/" + name + "/" + name + "_boxes.txt") << "boxes\n";
+    write_image(folder.path + "/val/images/val_" + number + ".ppm", i);
+    annotations += "val_" + number + ".ppm\t" + name + "\t0\t0\t7\t7\n";
+    write_image(folder.path + "/test/images/test_" + number + ".ppm", i);
+  }
+  std::ofstream(folder.path + "/val/val_annotations.txt") << annotations;
+  const auto source = open_data({.data = folder.path, .input_size = 8});
+  EXPECT_THAT(source.class_names, testing::ElementsAre("n01", "n02"));
+  EXPECT_EQ(source.train->size(), 6);
+  ASSERT_EQ(source.validation->size(), 6);
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const auto sample = source.validation->get(i);
+    EXPECT_EQ(sample.target.item<std::int64_t>(), i / 3);  // val_0, 2, 4, 1, 3, 5.
+  }
+  EXPECT_FALSE(source.test);
+  EXPECT_THAT(source.warnings, testing::ElementsAre(testing::HasSubstr("/test' is not scored")));
+  // Another class of the same image is other data.
+  annotations.replace(annotations.find("n01"), 3, "n02");
+  std::ofstream(folder.path + "/val/val_annotations.txt") << annotations;
+  EXPECT_NE(open_data({.data = folder.path, .input_size = 8}).index, source.index);
+}
+
+TEST(OpenData, HflipIsAProbabilityOfFolders) {
+  const toys::Folder folder;
+  std::string black_and_white = "P6 16 16 255\n";
+  for (int row = 0; row < 16; ++row) {
+    black_and_white += std::string(24, '\0') + std::string(24, '\xff');
+  }
+  for (const char* name : {"cat", "dog"}) {
+    std::filesystem::create_directories(folder.path + "/" + name);
+    for (int i = 0; i < 20; ++i) {
+      std::ofstream(folder.path + "/" + name + "/" + std::to_string(i) + ".ppm", std::ios::binary)
+          << black_and_white;
+    }
+  }
+  const auto mirrored = [&](double hflip) {
+    const auto source = open_data({.data = folder.path, .input_size = 2, .hflip = hflip});
+    int count = 0;
+    for (std::int64_t i = 0; i < source.train->size(); ++i) {
+      const auto image = source.train->get(i).data;
+      count += image[0][0][0].item<float>() > image[0][0][1].item<float>() ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(mirrored(0), 0);
+  EXPECT_GT(mirrored(-1), 0);  // One half.
+  EXPECT_GT(mirrored(1), mirrored(-1));
+}
+
 TEST(OpenData, FolderWithoutPartsIsSplitByTheSeed) {
   const toys::Folder folder;
   write_classes(folder.path, 10);

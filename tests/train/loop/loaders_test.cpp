@@ -25,7 +25,7 @@ TEST(Loaders, TrainingLeavesTheRestOfAnEpochOutAndValidationNothing) {
   const auto batches = plan_batches(config, 96, 1);
   EXPECT_EQ(batch_sizes(train_loader(config, source, batches, world)),
             (std::vector<std::int64_t>{20, 20, 20, 20}));
-  EXPECT_EQ(batch_sizes(validation_loader(config, source, batches, world)),
+  EXPECT_EQ(batch_sizes(evaluation_loader(config, source.validation, batches, world)),
             (std::vector<std::int64_t>{8, 8, 8, 6}));
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "lockstep/log/read_events.h"
@@ -86,6 +87,40 @@ TEST(RunLog, AValidationThatIsMadeAgainIsThereOnce) {
     }
   }
   EXPECT_EQ(found, 2);
+}
+
+// A training that is finished may be started again, and scores its test part again.
+TEST(RunLog, TheTestIsThereOnce) {
+  const toys::Folder folder;
+  const auto fail = [](const std::string& text) { FAIL() << text; };
+  const Position end{.epoch = 1, .step = 2};
+  {
+    RunLog log(folder.path, Position{}, fail);
+    write_some(log, 2, 0);
+    log.on_epoch({.position = {.epoch = 0, .step_in_epoch = 2, .step = 2}});
+    log.on_test(end, {.loss = 0.5, .top1 = 75, .top5 = 100, .samples = 4});
+  }
+  {
+    RunLog log(folder.path, end, fail);
+    log.on_test(end, {.loss = 0.5, .top1 = 75, .top5 = 100, .samples = 4});
+  }
+  const auto lines = content(folder.path + "/metrics.jsonl");
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+  EXPECT_THAT(lines, testing::EndsWith("{\"step\": 2, \"test_loss\": 0.5, \"test_top1\": 75, "
+                                       "\"test_top5\": 100, \"test_samples\": 4}\n"));
+  std::map<std::string, int> found;
+  for (const auto& file : std::filesystem::directory_iterator(folder.path)) {
+    if (file.path().filename().string().starts_with("events")) {
+      for (const auto& event : log::read_events(file.path()).events) {
+        for (const auto& value : event.summary) {
+          ++found[value.tag];
+        }
+      }
+    }
+  }
+  for (const char* tag : {"Loss/test", "acc1/test", "acc5/test", "Loss/val", "Loss/train"}) {
+    EXPECT_EQ(found[tag], 1) << tag;
+  }
 }
 
 }  // namespace

@@ -64,6 +64,85 @@ TEST(Train, EvalOnlyOfInitWeightsRefusesSamplesThatWereLearned) {
       testing::ThrowsMessage<UsageError>(testing::HasSubstr("--seed is '1' here and '0' there")));
 }
 
+// Train, validation and test: 12, 6 and 8 images of two classes.
+TrainConfig photos_in(const toys::Folder& folder) {
+  for (const auto& [part, count] :
+       {std::pair("train", 6), std::pair("valid", 3), std::pair("test", 4)}) {
+    for (const char* name : {"cat", "dog"}) {
+      const auto path = folder.path + "/photos/" + part + "/" + name;
+      std::filesystem::create_directories(path);
+      for (int i = 0; i < count; ++i) {
+        std::ofstream(path + "/" + std::to_string(i) + ".ppm", std::ios::binary)
+            << "P6 8 8 255\n"
+            << std::string(192, static_cast<char>(i));
+      }
+    }
+  }
+  return {.data = folder.path + "/photos",
+          .model = "mlp",
+          .input_size = 8,
+          .workers = 0,
+          .batch_size = 4,
+          .epochs = 2,
+          .output = folder.path + "/runs"};
+}
+
+std::size_t occurrences(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++count;
+  }
+  return count;
+}
+
+TEST(Train, OfThreePartsTheTestIsToldOnceAtTheEnd) {
+  const toys::Folder folder;
+  auto config = photos_in(folder);
+  const auto text = printed_by(config);
+  EXPECT_THAT(text, testing::HasSubstr("12 training, 6 validation and 8 test images in 2 classes"));
+  EXPECT_EQ(occurrences(text, "test: accuracy "), 1U);
+  EXPECT_THAT(text, testing::HasSubstr("\n  test       Acc@1 "));
+  const auto run = folder.path + "/runs/photos-mlp";
+  const auto metrics = folder.read("runs/photos-mlp/metrics.jsonl");
+  EXPECT_EQ(occurrences(metrics, "\"test_samples\": 8}"), 1U);
+  // A training that is finished is started again: nothing is trained, and the test is there once.
+  config.resume = run;
+  config.json = true;
+  const auto again = printed_by(config);
+  EXPECT_THAT(again, testing::HasSubstr("\"test_samples\": 8, \"bad_files\": 0, "));
+  EXPECT_EQ(folder.read("runs/photos-mlp/metrics.jsonl"), metrics);
+  config.eval_only = true;
+  const auto scores = printed_by(config);
+  EXPECT_THAT(scores, testing::HasSubstr("\"samples\": 6, \"test_loss\": "));
+  EXPECT_THAT(scores, testing::HasSubstr("\"test_samples\": 8}"));
+}
+
+TEST(Train, BadFilesAreListedAtTheEnd) {
+  const toys::Folder folder;
+  auto config = photos_in(folder);
+  std::ofstream(folder.path + "/photos/train/cat/1.ppm") << "no image";
+  const auto text = printed_by(config);
+  EXPECT_THAT(text, testing::HasSubstr("\n  data       1 file cannot be read; other samples "));
+  EXPECT_EQ(occurrences(text, "/train/cat/1.ppm'"), 1U);
+  config.max_bad = 0;
+  config.resume = "no";
+  EXPECT_THAT([&] { printed_by(config); },
+              testing::ThrowsMessage<IoError>(testing::HasSubstr("/train/cat/1.ppm'")));
+}
+
+TEST(Train, TheCacheIsToldAndChangesNoNumber) {
+  const toys::Folder folder;
+  auto config = photos_in(folder);
+  (void)printed_by(config);
+  config.cache = "disk";
+  config.cache_dir = folder.path + "/cache";
+  config.output = folder.path + "/cached";
+  std::filesystem::create_directory(config.cache_dir);
+  EXPECT_THAT(printed_by(config), testing::HasSubstr("image cache '" + config.cache_dir + "/"));
+  EXPECT_EQ(folder.read("cached/photos-mlp/summary.csv"),
+            folder.read("runs/photos-mlp/summary.csv"));
+}
+
 TEST(Train, ARestartThatFindsAllDonePrintsTheSummaryForPrograms) {
   const toys::Folder folder;
   auto config = table_in(folder);

@@ -92,6 +92,29 @@ TEST(Summary, AStopOfARunWithoutFilesStartsAnew) {
   EXPECT_EQ(exit_code_of(end), 75);
 }
 
+TEST(Summary, TellsTheTestPartAndBadFiles) {
+  const TrainConfig config;
+  auto end = outcome();
+  end.test = Scores{.loss = 0.75, .top1 = 81.5, .top5 = 95, .samples = 50};
+  SummaryFacts facts{config, end, 2, {}, {}};
+  facts.bad_files = 1;
+  facts.data = {"1 file cannot be read", "1: it is empty"};
+  EXPECT_THAT(summary_text(facts),
+              HasSubstr("  test       Acc@1 81.50 %, Acc@5 95.00 %, loss 0.7500\n"));
+  EXPECT_THAT(summary_text(facts),
+              HasSubstr("  data       1 file cannot be read\n             1: it is empty\n"));
+  EXPECT_THAT(summary_json(facts),
+              HasSubstr("\"test_loss\": 0.75, \"test_top1\": 81.5, \"test_top5\": 95, "
+                        "\"test_samples\": 50, \"bad_files\": 1, "));
+  EXPECT_THAT(evaluation_text({.top1 = 50}, false, end.test),
+              HasSubstr("\ntest: loss 0.7500, accuracy 81.50 %, top-5 95.00 % of 50 samples\n"));
+  EXPECT_THAT(evaluation_text({.top1 = 50}, true, end.test), HasSubstr("\"test_top1\": 81.5"));
+  end.stopped_by = SIGTERM;
+  end.position.epoch = config.epochs;
+  EXPECT_THAT(summary_text({config, end, 2, {}, {}}),
+              HasSubstr("stopped by SIGTERM before the test part was scored"));
+}
+
 TEST(Summary, JsonHasNoScoresThatWereNotMeasured) {
   const TrainConfig config;
   Outcome end;
@@ -99,6 +122,8 @@ TEST(Summary, JsonHasNoScoresThatWereNotMeasured) {
   const auto text = summary_json({config, end, 1, {}, {}});
   EXPECT_THAT(text, testing::Not(HasSubstr("eval_")));
   EXPECT_THAT(text, testing::Not(HasSubstr("best_")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("test_")));
+  EXPECT_THAT(text, testing::Not(HasSubstr("bad_files")));
 }
 
 }  // namespace

@@ -20,7 +20,8 @@
 namespace lockstep::train::toys {
 
 // Rows of four numbers; the class is the place of the largest of the first three.
-inline DataSource table(std::int64_t train = 96, std::int64_t validation = 30) {
+inline DataSource table(std::int64_t train = 96, std::int64_t validation = 30,
+                        std::int64_t test = 0) {
   const auto part = [](std::int64_t rows) {
     const auto data = at::rand({rows, 4});
     return std::make_shared<data::TensorDataset>(data, data.slice(1, 0, 3).argmax(1));
@@ -29,6 +30,9 @@ inline DataSource table(std::int64_t train = 96, std::int64_t validation = 30) {
   source.name = "toy";
   source.train = part(train);
   source.validation = part(validation);
+  if (test > 0) {
+    source.test = part(test);
+  }
   source.input = {4};
   source.num_classes = 3;
   source.index = "toy";

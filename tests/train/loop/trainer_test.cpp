@@ -22,16 +22,20 @@ struct Seen : Observer {
     epochs.push_back(epoch.validation.samples);
     rows.insert(rows.end(), {epoch.train.loss, epoch.train.top1, epoch.validation.loss, epoch.lr});
   }
+  void on_test(const Position& position, const Scores& test) override {
+    tests.emplace_back(position.epoch, test.samples);
+  }
   std::vector<double> losses;
   std::vector<std::int64_t> epochs;
-  std::vector<double> rows;  // Of the log.
+  std::vector<std::pair<std::int64_t, std::int64_t>> tests;  // Behind which epoch, how many.
+  std::vector<double> rows;                                  // Of the log.
 };
 
 // 12 steps an epoch.
 struct ToyRun {
-  explicit ToyRun(TrainConfig given, TrainerOptions options = {})
+  explicit ToyRun(TrainConfig given, TrainerOptions options = {}, std::int64_t test = 0)
       : config(std::move(given)),
-        source((at::manual_seed(3), toys::table())),
+        source((at::manual_seed(3), toys::table(96, 30, test))),
         batches(plan_batches(config, 96, 1)),
         learner(config, batches, toys::network(), world) {
     options.observers.push_back(&seen);
@@ -202,6 +206,65 @@ TEST(Trainer, ASignalInTheValidationLeavesTheCheckpointBeforeIt) {
   (void)second.trainer->run();
   EXPECT_EQ(second.seen.losses.size(), 12U);
   EXPECT_EQ(second.seen.rows, whole.seen.rows);
+}
+
+TEST(Trainer, TheTestPartIsScoredOnceBehindTheLastEpoch) {
+  ToyRun without(kShort);
+  const auto plain = without.trainer->run();
+  EXPECT_FALSE(plain.test);
+  EXPECT_THAT(without.seen.tests, testing::IsEmpty());
+  ToyRun run(kShort, {}, 21);
+  const auto outcome = run.trainer->run();
+  ASSERT_TRUE(outcome.test);
+  EXPECT_EQ(outcome.test->samples, 21);
+  EXPECT_THAT(run.seen.tests, testing::ElementsAre(testing::Pair(2, 21)));
+  EXPECT_THAT(run.seen.epochs, testing::ElementsAre(30, 30));
+  EXPECT_EQ(run.seen.rows, without.seen.rows) << "what is learned does not depend on it";
+  ToyRun early({.batch_size = 8, .epochs = 50, .lr = 1e-12, .early_stop = 2}, {}, 21);
+  EXPECT_TRUE(early.trainer->run().early);
+  EXPECT_THAT(early.seen.tests, testing::ElementsAre(testing::Pair(3, 21)));
+}
+
+TEST(Trainer, AllRanksTogetherTestEverySampleOnce) {
+  EXPECT_NO_THROW(spawn(2, [](int) {
+    const TrainConfig config{.batch_size = 8, .epochs = 1};
+    const Group world = init_process_group();
+    at::manual_seed(3);
+    const auto source = toys::table(96, 30, 17);
+    const auto batches = plan_batches(config, 96, 2);
+    Learner learner(config, batches, toys::network(), world);
+    Trainer trainer(config, source, batches, learner, world, {});
+    if (trainer.run().test.value().samples != 17) {
+      throw std::runtime_error("it did not see 17 samples");
+    }
+  }));
+}
+
+TEST(Trainer, ASignalInTheTestLeavesItToTheNextStart) {
+  ToyRun whole(kShort, {}, 21);
+  const auto expected = whole.trainer->run();
+  const toys::Folder folder;
+  CheckpointKeeper keeper(folder.path + "/checkpoints",
+                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
+  int asked = 0;  // Twice 12 steps and 4 batches of validation, and one of the test's 3.
+  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 33 ? SIGTERM : 0; }};
+  ToyRun first(kShort, options, 21);
+  const auto stopped = first.trainer->run();
+  EXPECT_EQ(stopped.stopped_by, SIGTERM);
+  EXPECT_FALSE(stopped.test);
+  EXPECT_THAT(first.seen.tests, testing::IsEmpty());
+  EXPECT_EQ(stopped.position.epoch, 2);
+  EXPECT_TRUE(keeper.finish());
+  for (int i = 0; i < 2; ++i) {  // Of a training that is finished, as often as one likes.
+    ToyRun second(kShort, {}, 21);
+    second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
+    const auto outcome = second.trainer->run();
+    EXPECT_EQ(outcome.stopped_by, 0);
+    EXPECT_THAT(second.seen.losses, testing::IsEmpty());
+    ASSERT_TRUE(outcome.test);
+    EXPECT_EQ(outcome.test->loss, expected.test->loss);
+    EXPECT_EQ(outcome.test->top1, expected.test->top1);
+  }
 }
 
 TEST(Trainer, EarlyStopEndsWithoutProgress) {

@@ -1,0 +1,49 @@
+// The parts of a folder of images: where their classes come from, how their files are read, and
+// what they have to tell.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/comm/group.h"
+#include "lockstep/data/datasets/image_folder_dataset.h"
+#include "lockstep/train/loop/config.h"
+#include "lockstep/train/loop/data_source.h"
+
+namespace lockstep::train {
+
+// By --max-bad, --cache and --decode. What is not learned from is decoded exactly, so that fast
+// decoding is seen in the accuracy.
+data::ImageReading train_reading(const TrainConfig& config, const data::ImageFolderIndex& index);
+data::ImageReading evaluation_reading(const TrainConfig& config,
+                                      const data::ImageFolderIndex& index);
+
+// A part beside the training part: a folder for each class, or Tiny-ImageNet's. Throws IoError if
+// it has other classes than that.
+data::ImageFolderIndex index_part(const std::string& root, const data::ImageFolderIndex& train);
+
+// `root`/test, unless that is the part which validates. Nothing if it is not there, or cannot be
+// scored, because it has no classes, say: then `warnings` has the reason.
+std::optional<data::ImageFolderIndex> index_test_part(const std::string& root,
+                                                      const std::string& validation,
+                                                      const data::ImageFolderIndex& train,
+                                                      std::vector<std::string>& warnings);
+
+// Throws UsageError if a flag is for other data than this is.
+void require_fitting_flags(const TrainConfig& config, const DataSource& source);
+
+// How much there is of what, and what was found and skipped in each folder, a line each; for
+// people.
+std::string describe_data(const DataSource& source);
+
+struct ImageNews {
+  // That any rank has met, each once; nothing of data that is not read from image files.
+  std::optional<std::int64_t> bad_files;
+  std::vector<std::string> lines;  // Which and why, and rank 0's caches; for people.
+};
+// All ranks call it, and all get the same bad files.
+ImageNews image_news(const Group& group, const DataSource& source);
+
+}  // namespace lockstep::train
