@@ -9,6 +9,7 @@ import signal
 import sys
 import tempfile
 
+import decode
 import gpu
 import nodes
 import nonfinite
@@ -16,11 +17,13 @@ import restart
 import throughput
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-ROWS = {**dict.fromkeys(throughput.ROWS, throughput), "restart": restart, "nodes": nodes, "nonfinite": nonfinite, "gpu": gpu}
+ROWS = {**dict.fromkeys(throughput.ROWS, throughput), "restart": restart, "nodes": nodes, "nonfinite": nonfinite, "gpu": gpu,
+        "decode": decode}
+IF_ASKED = ("gpu", "decode")
 EPILOG = """rows: fashion-mnist (images/s of the convnet), folder (JPEGs with a network so small that loading decides),
 resnet18 (the same JPEGs), restart (seconds until a killed rank's job goes on), nodes (two nodes of one core each beside
 one; needs root and iproute2), nonfinite (images/s of the convnet with --nonfinite abort beside ignore), gpu (ResNet-50 on
-JPEGs on a GPU; only if it is asked for).
+JPEGs on a GPU), decode (accuracy with --decode fast beside exact); the last two only if they are asked for.
 The peer is benchmarks/peers/train.py under torchrun."""
 
 
@@ -46,7 +49,8 @@ def rows(text):
 
 def parse():
     parser = argparse.ArgumentParser(prog="lockstep bench train", description=__doc__.split(": ")[1], epilog=EPILOG)
-    parser.add_argument("--rows", type=rows, default=[name for name in ROWS if name != "gpu"], help="which, separated by commas; all but gpu")
+    parser.add_argument("--rows", type=rows, default=[name for name in ROWS if name not in IF_ASKED],
+                        help="which, separated by commas; all but gpu and decode")
     parser.add_argument("--rounds", type=positive, default=5, help="turns of each side; medians are shown")
     parser.add_argument("--ranks", type=positive, default=2, help="of each job, except in row nodes")
     parser.add_argument("--workers", type=workers, default=[0, 1, 2], help="numbers that PyTorch's DataLoader tries")
@@ -54,8 +58,8 @@ def parse():
     parser.add_argument("--data", type=pathlib.Path, default=throughput.FASHION_MNIST, help="folder of Fashion-MNIST's files")
     parser.add_argument("--photos", type=positive, default=1000, help="JPEGs that are made up")
     parser.add_argument("--restart-batch-size", type=positive, default=64, help="of a rank in row restart")
-    parser.add_argument("--seeds", type=positive, default=3, help="of row nodes")
-    parser.add_argument("--epochs", type=positive, default=5, help="of row nodes")
+    parser.add_argument("--seeds", type=positive, default=3, help="of rows nodes and decode")
+    parser.add_argument("--epochs", type=positive, default=5, help="of rows nodes and decode")
     parser.add_argument("--global-batch-size", type=positive, default=128, help="of row nodes")
     parser.add_argument("--json", action="store_true", help="one object per row")
     parser.add_argument("--python", default=sys.executable, help="a Python that has torch and torchvision; '' leaves PyTorch out")

@@ -46,6 +46,14 @@ def test_tables_of_ours_alone(data):
         assert all(float(wall) > 0 and float(user) > 0 for wall, user, *_ in nodes.values())
 
 
+def test_accuracy_of_fast_decoding_is_compared():
+    done = bench("--rows", "decode", "--photos", 40, "--epochs", 1, "--seeds", 1, "--ranks", 1, "--json")
+    assert done.returncode == 0, done.stderr
+    row = json.loads(done.stdout)
+    assert set(row["top1"]) == {"exact", "fast"} and all(len(values) == 1 for values in row["top1"].values())
+    assert row["difference"] == pytest.approx(row["mean_top1"]["fast"] - row["mean_top1"]["exact"])
+
+
 def test_checking_gradients_is_measured_beside_ignoring_them(data):
     done = bench("--rows", "nonfinite", "--rounds", 1, "--data", data, "--json")
     assert done.returncode == 0, done.stderr
