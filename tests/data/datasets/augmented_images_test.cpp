@@ -24,7 +24,8 @@ using ::testing::ThrowsMessage;
 constexpr std::int64_t kImages = 40;
 
 // Each image is a class of its own, so that a batch tells which images it has.
-std::shared_ptr<const ImageDataset> noise(std::int64_t channels, const Normalization& by = {}) {
+std::shared_ptr<const ImageDataset> noisy_images(std::int64_t channels,
+                                                 const Normalization& by = {}) {
   return std::make_shared<ImageDataset>(
       at::randint(1, 256, {kImages, channels, 12, 10}, at::kByte), at::arange(kImages, at::kLong),
       ImageDatasetOptions{.num_classes = kImages, .normalization = by});
@@ -49,7 +50,7 @@ at::Tensor composed(const ImageDataset& images, const Compose& compose, std::int
 
 TEST(AugmentedImages, AreThoseOfCompose) {
   at::manual_seed(1);
-  const auto images = noise(3, {{0.5, 0.25, 0.4}, {0.2, 0.3, 0.25}});
+  const auto images = noisy_images(3, {{0.5, 0.25, 0.4}, {0.2, 0.3, 0.25}});
   const Normalize by{.mean = {0.5F, 0.25F, 0.4F}, .std = {0.2F, 0.3F, 0.25F}};
   const RandomCrop crop{.size = {12, 10}, .padding = 4};
   const std::vector<std::pair<ImageAugmentation, Compose>> cases = {
@@ -73,7 +74,7 @@ TEST(AugmentedImages, AreThoseOfCompose) {
 }
 
 TEST(AugmentedImages, OfOneChannelHaveThemToo) {
-  const auto images = noise(1);
+  const auto images = noisy_images(1);
   const AugmentedImages augmented(images, {.erase = 1});
   const Sample sample = augmented.get(3);
   EXPECT_EQ(sample.data.sizes(), at::IntArrayRef({1, 12, 10}));
@@ -100,7 +101,7 @@ std::map<std::int64_t, at::Tensor> loaded(const std::shared_ptr<const Dataset>& 
 
 TEST(AugmentedImages, DoNotDependOnRanksAndBatches) {
   const auto images = std::make_shared<AugmentedImages>(
-      noise(1), ImageAugmentation{.padding = 2, .hflip = 0.5, .erase = 0.5});
+      noisy_images(1), ImageAugmentation{.padding = 2, .hflip = 0.5, .erase = 0.5});
   const auto alone = loaded(images, 1, 10);
   ASSERT_EQ(alone.size(), static_cast<std::size_t>(kImages));
   for (const auto& [ranks, batch_size] : {std::pair(2, 10), std::pair(2, 4), std::pair(1, 7)}) {
@@ -114,7 +115,7 @@ TEST(AugmentedImages, DoNotDependOnRanksAndBatches) {
 }
 
 TEST(AugmentedImages, WrongNumbersAreNamed) {
-  const auto images = noise(1);
+  const auto images = noisy_images(1);
   EXPECT_THAT([&] { AugmentedImages(images, {.padding = -1}); },
               ThrowsMessage<UsageError>(HasSubstr("padding is -1")));
   EXPECT_THAT([&] { AugmentedImages(images, {.hflip = 1.5}); },
