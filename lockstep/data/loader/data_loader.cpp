@@ -113,12 +113,26 @@ struct DataLoader::State {
       epoch->close();
     }
     const EpochSeed seed = begin_sampler(draw_base_seed(options.generator));
-    auto plan = options.batch_sampler
-                    ? std::make_shared<const EpochPlan>(options.batch_sampler->batches(), seed)
-                    : std::make_shared<const EpochPlan>(sampler->indices(), options.batch_size,
-                                                        options.drop_last, seed);
-    return std::make_shared<Epoch>(std::move(plan), maker,
-                                   Transfer(options.pin_memory, options.device), workers());
+    try {
+      auto plan = options.batch_sampler
+                      ? std::make_shared<const EpochPlan>(options.batch_sampler->batches(), seed)
+                      : std::make_shared<const EpochPlan>(sampler->indices(), options.batch_size,
+                                                          options.drop_last, seed);
+      return std::make_shared<Epoch>(std::move(plan), maker,
+                                     Transfer(options.pin_memory, options.device), workers());
+    } catch (...) {
+      repeat_begun();
+      throw;
+    }
+  }
+
+  // The epoch that was begun gave nothing: the next one is the same, from the same place.
+  void repeat_begun() {
+    if (distributed) {
+      begun.reset();
+    } else {
+      --other_epoch;
+    }
   }
 
   // Whether it is what begin() is to begin: nobody has moved the sampler since, and its workers are
@@ -162,7 +176,12 @@ DataLoader::Iterator DataLoader::begin() {
     state.prepared = state.start_epoch();
   }
   state.epoch = std::exchange(state.prepared, nullptr);
-  return Iterator(state.epoch);
+  try {
+    return Iterator(state.epoch);
+  } catch (...) {
+    state.repeat_begun();
+    throw;
+  }
 }
 
 void DataLoader::prefetch() {

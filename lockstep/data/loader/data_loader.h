@@ -42,7 +42,8 @@ class DataLoader {
 
   // Begins an epoch and waits for its first batch; an epoch that was not gone through to its end is
   // given up. A DistributedSampler moves on to the next epoch each time, unless it was told which
-  // one comes, here or by its own set_epoch(). Throws what making the first batch threw.
+  // one comes, here or by its own set_epoch(). Throws what making the first batch threw; nothing
+  // was given then, and the next begin() begins the same epoch again.
   [[nodiscard]] Iterator begin();
   [[nodiscard]] static std::default_sentinel_t end() { return {}; }
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/scalar_tensor.h>
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <set>
@@ -229,6 +230,66 @@ TEST(DataLoader, PrefetchEndsTheEpochBefore) {
   loader.prefetch();
   EXPECT_THAT([&] { ++batch; }, ThrowsMessage<UsageError>(HasSubstr("ended by a later begin()")));
   EXPECT_EQ(epoch_of(loader).size(), 6U);
+}
+
+TEST(DataLoader, AnEpochWhoseFirstBatchFailsIsBegunAgain) {
+  for (const int workers : {0, 2}) {
+    std::atomic<std::int64_t> broken = -1;
+    DataLoader loader(Watched(6,
+                              [&](std::int64_t index) {
+                                if (index == broken) {
+                                  throw IoError("the disk is away");
+                                }
+                              }),
+                      {.batch_size = 2,
+                       .sampler = DistributedSampler(6, 1, 0, {.shuffle = false, .seed = 3}),
+                       .num_workers = workers});
+    const auto expect_failure = [&](std::int64_t index, const SamplerPosition& place) {
+      broken = index;
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_THAT([&] { (void)loader.begin(); },
+                    ThrowsMessage<IoError>(HasSubstr("the disk is away")));
+        EXPECT_EQ(loader.state_dict(), place);
+      }
+      broken = -1;
+    };
+    expect_failure(0, {.seed = 3});
+    EXPECT_EQ(epoch_of(loader).size(), 3U);
+    EXPECT_EQ(loader.state_dict().epoch, 0);
+    expect_failure(0, {.seed = 3, .epoch = 1});
+    loader.prefetch();
+    expect_failure(0, {.seed = 3, .epoch = 1});
+    loader.set_epoch(1);  // As the loop of a program does.
+    EXPECT_THAT(epoch_of(loader),
+                ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4, 5)));
+    EXPECT_EQ(loader.state_dict().epoch, 1);
+    loader.load_state_dict({.seed = 3, .epoch = 5, .consumed = 2});
+    expect_failure(2, {.seed = 3, .epoch = 5, .consumed = 2});
+    EXPECT_THAT(epoch_of(loader), ElementsAre(ElementsAre(2, 3), ElementsAre(4, 5)));
+    EXPECT_EQ(loader.state_dict().epoch, 5);
+  }
+}
+
+TEST(DataLoader, WithoutASeedAnEpochWhoseFirstBatchFailsKeepsItsNumber) {
+  class Broken : public Drawing {
+   public:
+    explicit Broken(const std::atomic<bool>& broken) : broken_(broken) {}
+    [[nodiscard]] Sample get_in_epoch(std::int64_t index, const EpochSeed& epoch) const override {
+      if (broken_) {
+        throw IoError("the disk is away");
+      }
+      return Drawing::get_in_epoch(index, epoch);
+    }
+
+   private:
+    const std::atomic<bool>& broken_;
+  };
+  std::atomic<bool> broken = true;
+  DataLoader loader(std::make_shared<Broken>(broken), {.shuffle = true});
+  EXPECT_THROW((void)loader.begin(), IoError);
+  broken = false;
+  EXPECT_EQ(epoch_of(loader).at(0).at(1), 0) << "the first epoch";
+  EXPECT_EQ(epoch_of(loader).at(0).at(1), 1);
 }
 
 TEST(DataLoader, AnEpochWhoseTailIsLeftOutIsOver) {
