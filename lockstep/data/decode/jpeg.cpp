@@ -17,6 +17,8 @@
 namespace lockstep::data {
 namespace {
 
+enum class Outcome { kDone, kCutOff, kError };
+
 // libjpeg reports errors by a callback that must not return: ours jumps. A jump skips destructors,
 // so between setjmp() and the jump there are plain data alone, and memory for pixels is taken
 // outside of it.
@@ -25,7 +27,9 @@ struct Decoder {
   jpeg_error_mgr errors;
   jpeg_source_mgr source;
   jpeg_progress_mgr progress;
-  std::jmp_buf on_error;
+  std::jmp_buf on_leave;
+  Outcome outcome;  // Why it was left.
+  bool has_all_rows;
   char message[JMSG_LENGTH_MAX];
 };
 static_assert(std::is_trivially_destructible_v<Decoder>);
@@ -34,25 +38,33 @@ constexpr unsigned kFullScale = 8;  // Libjpeg's scales are eighths.
 // At least so many times the pixels that are wanted are left by decoding at a smaller scale.
 constexpr double kReserve = 2.0;
 
-enum class Outcome { kDone, kCutOff, kError };
-
 // More scans than any encoder writes. A small file of empty scans would take hours.
 constexpr int kMostScans = 500;
 
 Decoder& decoder_of(j_common_ptr info) { return *static_cast<Decoder*>(info->client_data); }
 
-[[noreturn]] void leave(j_common_ptr info) {
+[[noreturn]] void leave(Decoder& decoder, Outcome outcome) {
+  decoder.outcome = outcome;
+  std::longjmp(decoder.on_leave, 1);
+}
+
+[[noreturn]] void leave_with_error(j_common_ptr info) {
   Decoder& decoder = decoder_of(info);
   info->err->format_message(info, decoder.message);
-  std::longjmp(decoder.on_error, 1);
+  leave(decoder, Outcome::kError);
 }
 
 void ignore_message(j_common_ptr /*info*/) {}
 void do_nothing(j_decompress_ptr /*info*/) {}
 
-// All bytes are there from the start: if libjpeg asks for more, the file is cut off. libjpeg then
-// returns, as it does for Pillow, instead of making up the rest of the picture.
-boolean no_more_bytes(j_decompress_ptr /*info*/) { return FALSE; }
+// All bytes are there from the start: if libjpeg asks for more, the file is cut off. Nothing is
+// made up for the rest of the picture, as in Pillow. Returning FALSE would do too ("suspend"), but
+// what jpeg_skip_scanlines() does then is undefined.
+boolean no_more_bytes(j_decompress_ptr info) {
+  Decoder& decoder = decoder_of(reinterpret_cast<j_common_ptr>(info));
+  // A missing end behind the last row is no fault.
+  leave(decoder, decoder.has_all_rows ? Outcome::kDone : Outcome::kCutOff);
+}
 
 void skip_bytes(j_decompress_ptr info, long count) {
   jpeg_source_mgr& source = *info->src;
@@ -69,7 +81,7 @@ void limit_scans(j_common_ptr info) {
       reinterpret_cast<j_decompress_ptr>(info)->input_scan_number > kMostScans) {
     Decoder& decoder = decoder_of(info);
     std::snprintf(decoder.message, sizeof decoder.message, "more than %d scans", kMostScans);
-    std::longjmp(decoder.on_error, 1);
+    leave(decoder, Outcome::kError);
   }
 }
 
@@ -77,10 +89,10 @@ Outcome read_header(Decoder& decoder, std::span<const std::byte> file) {
   jpeg_decompress_struct& info = decoder.info;
   info.err = ::jpeg_std_error(&decoder.errors);
   info.client_data = &decoder;
-  decoder.errors.error_exit = leave;
+  decoder.errors.error_exit = leave_with_error;
   decoder.errors.output_message = ignore_message;
-  if (setjmp(decoder.on_error) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
-    return Outcome::kError;
+  if (setjmp(decoder.on_leave) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
+    return decoder.outcome;
   }
   jpeg_create_decompress(&info);
   decoder.source.init_source = do_nothing;
@@ -93,11 +105,9 @@ Outcome read_header(Decoder& decoder, std::span<const std::byte> file) {
   info.src = &decoder.source;
   decoder.progress.progress_monitor = limit_scans;
   info.progress = &decoder.progress;
-  int result = JPEG_HEADER_TABLES_ONLY;
-  while (result == JPEG_HEADER_TABLES_ONLY) {
-    result = ::jpeg_read_header(&info, FALSE);
+  while (::jpeg_read_header(&info, FALSE) == JPEG_HEADER_TABLES_ONLY) {
   }
-  return result == JPEG_SUSPENDED ? Outcome::kCutOff : Outcome::kDone;
+  return Outcome::kDone;
 }
 
 // Pillow's: libjpeg gives inverted CMYK, whether or not Adobe wrote the file.
@@ -124,15 +134,13 @@ struct Plan {
 
 Outcome start(Decoder& decoder, Plan& plan) {
   jpeg_decompress_struct& info = decoder.info;
-  if (setjmp(decoder.on_error) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
-    return Outcome::kError;
+  if (setjmp(decoder.on_leave) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
+    return decoder.outcome;
   }
   info.out_color_space = info.num_components == 4 ? JCS_CMYK : JCS_RGB;
   info.scale_num = plan.scale;
   info.scale_denom = kFullScale;
-  if (!::jpeg_start_decompress(&info)) {
-    return Outcome::kCutOff;
-  }
+  (void)::jpeg_start_decompress(&info);
   if (plan.width < info.output_width) {
     ::jpeg_crop_scanline(&info, &plan.left, &plan.width);
   }
@@ -144,8 +152,8 @@ Outcome start(Decoder& decoder, Plan& plan) {
 Outcome read_pixels(Decoder& decoder, const Plan& plan, const Image& image, std::uint8_t* cmyk_row,
                     std::uint8_t* rest) {
   jpeg_decompress_struct& info = decoder.info;
-  if (setjmp(decoder.on_error) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
-    return Outcome::kError;
+  if (setjmp(decoder.on_leave) != 0) {  // NOLINT(cert-err52-cpp): the way out of libjpeg.
+    return decoder.outcome;
   }
   if (plan.top > 0) {
     ::jpeg_skip_scanlines(&info, plan.top);
@@ -156,15 +164,15 @@ Outcome read_pixels(Decoder& decoder, const Plan& plan, const Image& image, std:
     std::uint8_t* const pixels = keep ? image.row(info.output_scanline - plan.top) : rest;
     JSAMPROW row = cmyk_row != nullptr ? cmyk_row : pixels;
     if (::jpeg_read_scanlines(&info, &row, 1) != 1) {
-      return Outcome::kCutOff;
+      return Outcome::kCutOff;  // Else this would never end.
     }
     if (cmyk_row != nullptr && keep) {
       inverted_cmyk_to_rgb(cmyk_row, pixels, image.width);
     }
   }
   if (plan.to_the_end) {
-    // A missing end behind the last row is no fault; damage there is one, to Pillow too.
-    (void)::jpeg_finish_decompress(&info);
+    decoder.has_all_rows = true;
+    (void)::jpeg_finish_decompress(&info);  // Damage behind the last row is a fault to Pillow too.
   }
   return Outcome::kDone;
 }

@@ -131,6 +131,17 @@ TEST(DecodeJpegPart, ACutFileIsAnError) {
   }
 }
 
+// In the rows above the part, which are skipped: libjpeg must not go on behind the last byte.
+TEST(DecodeJpegPart, AFileThatIsCutAboveThePartSaysWhere) {
+  const std::string whole = seed_file("jpeg/444-restarts.jpg");
+  const std::size_t scan = whole.find("\xff\xda");
+  for (std::size_t size = scan + 16; size < scan + 24; ++size) {
+    EXPECT_THAT([&] { decode_box(whole.substr(0, size), {.top = 9, .width = 4, .height = 2}); },
+                ThrowsMessage<IoError>(HasSubstr("JPEG: the data end in row 0 of 11")))
+        << "cut to " << size << " of " << whole.size();
+  }
+}
+
 TEST(DecodeJpegPart, FastDecodesAtASmallerScaleIfThePartShrinks) {
   const std::string file = seed_file("jpeg/444-restarts.jpg");
   const auto decoded = [&](Size size, bool fast) {
