@@ -28,8 +28,8 @@ struct Decoder {
   jpeg_source_mgr source;
   jpeg_progress_mgr progress;
   std::jmp_buf on_leave;
-  Outcome outcome;  // Why it was left.
-  bool has_all_rows;
+  Outcome outcome;    // Why it was left.
+  bool has_all_rows;  // A missing end behind them is no fault.
   char message[JMSG_LENGTH_MAX];
 };
 static_assert(std::is_trivially_destructible_v<Decoder>);
@@ -57,12 +57,10 @@ Decoder& decoder_of(j_common_ptr info) { return *static_cast<Decoder*>(info->cli
 void ignore_message(j_common_ptr /*info*/) {}
 void do_nothing(j_decompress_ptr /*info*/) {}
 
-// All bytes are there from the start: if libjpeg asks for more, the file is cut off. Nothing is
-// made up for the rest of the picture, as in Pillow. Returning FALSE would do too ("suspend"), but
-// what jpeg_skip_scanlines() does then is undefined.
+// All bytes are there from the start: if libjpeg asks for more, the file is cut off, and nothing is
+// made up for the rest, as in Pillow. If this returned FALSE, skipping rows would be undefined.
 boolean no_more_bytes(j_decompress_ptr info) {
   Decoder& decoder = decoder_of(reinterpret_cast<j_common_ptr>(info));
-  // A missing end behind the last row is no fault.
   leave(decoder, decoder.has_all_rows ? Outcome::kDone : Outcome::kCutOff);
 }
 
