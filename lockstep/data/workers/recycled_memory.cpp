@@ -10,7 +10,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kMostKept = 4;
+constexpr std::size_t kMostKept = 64;  // Sixteen workers have 32 batches ahead of use.
 constexpr std::size_t kAlignment = 64;
 
 }  // namespace
@@ -43,6 +43,7 @@ struct RecycledMemory::Shared {
   std::vector<Block> blocks;
 
   Block take(std::size_t bytes) {
+    Block unfit;  // Is gone once the lock is free.
     const std::unique_lock lock(mutex, std::try_to_lock);
     if (lock) {
       const auto found =
@@ -51,6 +52,10 @@ struct RecycledMemory::Shared {
         Block block = std::move(*found);
         blocks.erase(found);
         return block;
+      }
+      if (!blocks.empty()) {  // Batches have another size now: a new block for an old one.
+        unfit = std::move(blocks.front());
+        blocks.erase(blocks.begin());
       }
     }
     return allocated(bytes);

@@ -37,14 +37,30 @@ TEST(RecycledMemory, ASmallerBatchMayUseIt) {
   EXPECT_NE(memory.take(0).get(), nullptr);
 }
 
-TEST(RecycledMemory, KeepsFourBlocksAtMost) {
-  RecycledMemory memory;
+void take_at_once(RecycledMemory& memory, int count, std::size_t bytes) {
   std::vector<std::shared_ptr<void>> blocks;
-  for (int i = 0; i < 10; ++i) {
-    blocks.push_back(memory.take(kMegabyte));
+  for (int i = 0; i < count; ++i) {
+    blocks.push_back(memory.take(bytes));
   }
-  blocks.clear();
-  EXPECT_EQ(memory.kept(), 4);
+}
+
+TEST(RecycledMemory, KeepsWhatWasInUseAtTheSameTime) {
+  RecycledMemory memory;
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    take_at_once(memory, 32, kMegabyte);
+    EXPECT_EQ(memory.kept(), 32);
+  }
+  take_at_once(memory, 100, kMegabyte);
+  EXPECT_EQ(memory.kept(), 64) << "and no more than that";
+}
+
+TEST(RecycledMemory, BlocksOfAnotherSizeMakeRoom) {
+  RecycledMemory memory;
+  take_at_once(memory, 64, kMegabyte);
+  take_at_once(memory, 64, 2 * kMegabyte);
+  EXPECT_EQ(memory.kept(), 64);
+  const auto large = memory.take(2 * kMegabyte);
+  EXPECT_EQ(memory.kept(), 63) << "it came from those that were kept";
 }
 
 TEST(RecycledMemory, ABlockOutlivesIt) {
