@@ -15,6 +15,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/datasets/dataset.h"
+#include "lockstep/data/datasets/error_place.h"
 #include "lockstep/data/loader/collate.h"
 
 namespace lockstep::data {
@@ -47,7 +48,7 @@ class TorchDataset : public Dataset {
 
   [[nodiscard]] Sample get(std::int64_t index) const override {
     require_index("TorchDataset", index, size());
-    Sample one = batch_of({&index, 1});
+    Sample one = made_of({&index, 1});
     return {one.data.select(0, 0), one.target.defined() ? one.target.select(0, 0) : at::Tensor()};
   }
 
@@ -74,7 +75,20 @@ class TorchDataset : public Dataset {
     }
   }
 
+  // Which of them was at fault LibTorch does not say.
+  static std::string place_of(std::span<const std::int64_t> indices) {
+    std::string text = indices.size() == 1 ? "sample " : "one of samples ";
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      text += (i == 0 ? "" : ", ") + std::to_string(indices[i]);
+    }
+    return text + ": ";
+  }
+
   [[nodiscard]] Sample batch_of(std::span<const std::int64_t> indices) const {
+    return with_place([&] { return place_of(indices); }, [&] { return made_of(indices); });
+  }
+
+  [[nodiscard]] Sample made_of(std::span<const std::int64_t> indices) const {
     const std::vector<std::size_t> wanted(indices.begin(), indices.end());
     std::unique_ptr<DatasetType> copy = take_copy();
     BatchType batch = copy->get_batch(wanted);

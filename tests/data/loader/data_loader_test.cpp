@@ -170,5 +170,25 @@ TEST(DataLoader, TakesDataSetsOfLibTorch) {
               ThrowsMessage<UsageError>(HasSubstr("the data set has no size")));
 }
 
+class Faulty : public torch::data::datasets::Dataset<Faulty> {
+ public:
+  torch::data::Example<> get(std::size_t index) override {
+    if (index == 5) {
+      throw std::runtime_error("it is away");
+    }
+    return {at::scalar_tensor(1), at::scalar_tensor(2)};
+  }
+  [[nodiscard]] std::optional<std::size_t> size() const override { return 9; }
+};
+
+TEST(DataLoader, AnErrorOfLibTorchsDataSetNamesTheSamplesOfTheBatch) {
+  for (const int workers : {0, 2}) {
+    DataLoader loader(Faulty(), {.batch_size = 3, .num_workers = workers});
+    auto batch = loader.begin();
+    EXPECT_THAT([&] { ++batch; },
+                ThrowsMessage<Error>("DataLoader: batch 1: one of samples 3, 4, 5: it is away"));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::data
