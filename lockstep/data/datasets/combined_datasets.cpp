@@ -1,5 +1,6 @@
 #include "lockstep/data/datasets/combined_datasets.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/randperm.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/datasets/gather_rows.h"
 
 namespace lockstep::data {
 namespace {
@@ -39,6 +41,43 @@ std::vector<std::int64_t> lengths_of(const std::vector<double>& fractions, std::
   return lengths;
 }
 
+// Samples of the same index in two data sets draw other numbers.
+EpochSeed epoch_of_part(const EpochSeed& epoch, std::size_t which) {
+  return {.seed = epoch.seed + which, .epoch = epoch.epoch};
+}
+
+bool can_be_joined(const std::vector<Sample>& parts, at::Tensor Sample::* member) {
+  const at::Tensor& first = parts.front().*member;
+  return std::ranges::all_of(parts, [&](const Sample& part) {
+    const at::Tensor& tensor = part.*member;
+    return tensor.defined() == first.defined() &&
+           (!first.defined() || tensor.sizes().slice(1) == first.sizes().slice(1));
+  });
+}
+
+at::Tensor joined(const std::vector<Sample>& parts, at::Tensor Sample::* member,
+                  const std::vector<std::int64_t>& order) {
+  if (!(parts.front().*member).defined()) {
+    return {};
+  }
+  std::vector<at::Tensor> tensors;
+  for (const Sample& part : parts) {
+    tensors.push_back(part.*member);
+  }
+  return gather_rows(at::cat(tensors), order);
+}
+
+// Their rows in the given order. Nothing if they have no common shape: what is wrong then, the one
+// who collates single samples says.
+std::optional<Sample> joined(const std::vector<Sample>& parts,
+                             const std::vector<std::int64_t>& order) {
+  if (parts.empty() || !can_be_joined(parts, &Sample::data) ||
+      !can_be_joined(parts, &Sample::target)) {
+    return std::nullopt;
+  }
+  return Sample{joined(parts, &Sample::data, order), joined(parts, &Sample::target, order)};
+}
+
 }  // namespace
 
 Subset::Subset(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> indices)
@@ -60,15 +99,24 @@ Sample Subset::get_in_epoch(std::int64_t index, const EpochSeed& epoch) const {
   return dataset_->get_in_epoch(indices_[static_cast<std::size_t>(index)], epoch);
 }
 
-std::optional<Sample> Subset::get_batch(std::span<const std::int64_t> indices,
-                                        const EpochSeed& epoch) const {
-  std::vector<std::int64_t> inner;
-  inner.reserve(indices.size());
+std::vector<std::int64_t> Subset::inner(std::span<const std::int64_t> indices) const {
+  std::vector<std::int64_t> wanted;
+  wanted.reserve(indices.size());
   for (const std::int64_t index : indices) {
     require_index("Subset", index, size());
-    inner.push_back(indices_[static_cast<std::size_t>(index)]);
+    wanted.push_back(indices_[static_cast<std::size_t>(index)]);
   }
-  return dataset_->get_batch(inner, epoch);
+  return wanted;
+}
+
+std::optional<Sample> Subset::get_batch(std::span<const std::int64_t> indices,
+                                        const EpochSeed& epoch) const {
+  return dataset_->get_batch(inner(indices), epoch);
+}
+
+std::unique_ptr<SharedBatch> Subset::start_batch(std::span<const std::int64_t> indices,
+                                                 const EpochSeed& epoch) const {
+  return dataset_->start_batch(inner(indices), epoch);
 }
 
 ConcatDataset::ConcatDataset(std::vector<std::shared_ptr<const Dataset>> datasets)
@@ -96,9 +144,48 @@ Sample ConcatDataset::get(std::int64_t index) const {
 
 Sample ConcatDataset::get_in_epoch(std::int64_t index, const EpochSeed& epoch) const {
   const Place place = place_of(index);
-  // Samples of the same index in two data sets draw other numbers.
-  return datasets_[place.which]->get_in_epoch(
-      place.index, {.seed = epoch.seed + place.which, .epoch = epoch.epoch});
+  return datasets_[place.which]->get_in_epoch(place.index, epoch_of_part(epoch, place.which));
+}
+
+std::optional<Sample> ConcatDataset::get_batch(std::span<const std::int64_t> indices,
+                                               const EpochSeed& epoch) const {
+  if (!is_in_memory()) {
+    return std::nullopt;
+  }
+  std::vector<std::size_t> which_of;                           // For each sample.
+  std::vector<std::vector<std::int64_t>> inner(ends_.size());  // For each data set.
+  for (const std::int64_t index : indices) {
+    const Place place = place_of(index);
+    which_of.push_back(place.which);
+    inner[place.which].push_back(place.index);
+  }
+  std::vector<Sample> parts;
+  std::vector<std::int64_t> next_row(ends_.size());  // Of each data set, in all parts together.
+  std::int64_t rows = 0;
+  for (std::size_t which = 0; which < ends_.size(); ++which) {
+    next_row[which] = rows;
+    rows += static_cast<std::int64_t>(inner[which].size());
+    if (!inner[which].empty()) {
+      auto part = datasets_[which]->get_batch(inner[which], epoch_of_part(epoch, which));
+      if (!part) {
+        return std::nullopt;
+      }
+      parts.push_back(std::move(*part));
+    }
+  }
+  if (parts.size() == 1) {
+    return std::move(parts.front());
+  }
+  std::vector<std::int64_t> order;
+  for (const std::size_t which : which_of) {
+    order.push_back(next_row[which]++);
+  }
+  return joined(parts, order);
+}
+
+bool ConcatDataset::shares_batches() const {
+  return std::ranges::any_of(datasets_,
+                             [](const auto& dataset) { return dataset->shares_batches(); });
 }
 
 bool ConcatDataset::is_in_memory() const {

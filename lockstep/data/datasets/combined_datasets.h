@@ -24,11 +24,16 @@ class Subset : public Dataset {
   [[nodiscard]] Sample get_in_epoch(std::int64_t index, const EpochSeed& epoch) const override;
   [[nodiscard]] std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
                                                 const EpochSeed& epoch) const override;
+  [[nodiscard]] bool shares_batches() const override { return dataset_->shares_batches(); }
+  [[nodiscard]] std::unique_ptr<SharedBatch> start_batch(std::span<const std::int64_t> indices,
+                                                         const EpochSeed& epoch) const override;
   [[nodiscard]] bool is_in_memory() const override { return dataset_->is_in_memory(); }
 
   [[nodiscard]] const std::vector<std::int64_t>& indices() const { return indices_; }
 
  private:
+  [[nodiscard]] std::vector<std::int64_t> inner(std::span<const std::int64_t> indices) const;
+
   std::shared_ptr<const Dataset> dataset_;
   std::vector<std::int64_t> indices_;
 };
@@ -42,6 +47,10 @@ class ConcatDataset : public Dataset {
   [[nodiscard]] std::int64_t size() const override { return ends_.back(); }
   [[nodiscard]] Sample get(std::int64_t index) const override;
   [[nodiscard]] Sample get_in_epoch(std::int64_t index, const EpochSeed& epoch) const override;
+  // Where all are in memory.
+  [[nodiscard]] std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
+                                                const EpochSeed& epoch) const override;
+  [[nodiscard]] bool shares_batches() const override;
   [[nodiscard]] bool is_in_memory() const override;
 
  private:

@@ -15,6 +15,11 @@ std::optional<Sample> Dataset::get_batch(std::span<const std::int64_t> /*indices
   return std::nullopt;
 }
 
+std::unique_ptr<SharedBatch> Dataset::start_batch(std::span<const std::int64_t> /*indices*/,
+                                                  const EpochSeed& /*epoch*/) const {
+  return nullptr;
+}
+
 void require_index(const char* who, std::int64_t index, std::int64_t size) {
   if (index < 0 || index >= size) {
     throw UsageError(std::string(who) + ": index " + std::to_string(index) +

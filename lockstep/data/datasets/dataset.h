@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -20,6 +22,23 @@ struct Sample {
 struct EpochSeed {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
+};
+
+// A batch that threads make together, each some of its samples. The data set must outlive it.
+class SharedBatch {
+ public:
+  virtual ~SharedBatch() = default;
+
+  // Makes the sample that comes at `place` in the batch, once. Threads may make different ones at
+  // the same time. Throws as Dataset::get() does.
+  virtual void make(std::size_t place) = 0;
+  // The batch, once all samples are made.
+  virtual Sample finish() = 0;
+
+ protected:
+  SharedBatch() = default;
+  SharedBatch(const SharedBatch&) = default;
+  SharedBatch& operator=(const SharedBatch&) = default;
 };
 
 // Immutable: threads may get samples at the same time.
@@ -39,6 +58,14 @@ class Dataset {
   // the data set has no faster way than one after the other. Throws as get() does.
   [[nodiscard]] virtual std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
                                                         const EpochSeed& epoch) const;
+
+  // True if a sample costs much, as a file that is decoded: the workers of a loader then make each
+  // batch together, sample by sample, and do not ask for get_batch().
+  [[nodiscard]] virtual bool shares_batches() const { return false; }
+  // For such a data set, where it can write each sample where it lies in the batch. Null if it
+  // cannot: samples are collated then.
+  [[nodiscard]] virtual std::unique_ptr<SharedBatch> start_batch(
+      std::span<const std::int64_t> indices, const EpochSeed& epoch) const;
 
   // True if getting samples is no more than a copy: worker threads would gain nothing.
   [[nodiscard]] virtual bool is_in_memory() const { return false; }

@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/datasets/error_place.h"
 #include "lockstep/data/readers/image_file.h"
 
 namespace lockstep::data {
@@ -99,16 +101,19 @@ ImageFolder::Picture ImageFolder::open(std::int64_t index, bool whole) const {
 std::int64_t ImageFolder::read(std::int64_t index,
                                const std::function<void(const Picture&)>& use) const {
   const auto read_one = [&](std::int64_t i, bool whole) {
-    const std::string where = "image '" + path(i) + "': ";
+    const auto place = [&] { return "image '" + path(i) + "': "; };
+    bool is_named = cache_ != nullptr;  // The cache names files that it cannot read.
     try {
-      use(open(i, whole));
+      const Picture picture = open(i, whole);
+      is_named = false;
+      use(picture);
       return i;
     } catch (const NotTheFile& error) {
-      throw NotTheFile((cache_ ? "" : where) + error.what());
+      throw NotTheFile((is_named ? "" : place()) + error.what());
     } catch (const IoError& error) {
-      throw IoError((cache_ ? "" : where) + error.what());  // The cache names it.
-    } catch (const UsageError& error) {                     // A transform's.
-      throw UsageError(where + error.what());
+      throw IoError((is_named ? "" : place()) + error.what());
+    } catch (...) {  // A transform's, or there is no memory.
+      rethrow_with_place(place());
     }
   };
   require_index("ImageFolder", index, size());
@@ -140,41 +145,66 @@ Sample ImageFolder::get_in_epoch(std::int64_t index, const EpochSeed& epoch) con
   return {std::move(image), at::scalar_tensor(label(taken), at::TensorOptions(at::kLong))};
 }
 
-std::optional<Sample> ImageFolder::get_batch(std::span<const std::int64_t> indices,
-                                             const EpochSeed& epoch) const {
-  const auto size_of_all = transform_ ? transform_->output_size() : std::nullopt;
-  if (!size_of_all) {
-    return std::nullopt;
+// Each image is written where it lies in the batch.
+class ImageFolder::Batch : public SharedBatch {
+ public:
+  Batch(const ImageFolder& images, std::span<const std::int64_t> indices, const EpochSeed& epoch)
+      : images_(images), indices_(indices.begin(), indices.end()), epoch_(epoch) {
+    const auto count = static_cast<std::int64_t>(indices_.size());
+    const Size size = *images.transform_->output_size();
+    floats_ = static_cast<std::size_t>(3 * size.height * size.width);
+    const auto block = images.memory_.take(indices_.size() * floats_ * sizeof(float));
+    batch_.data = at::from_blob(
+        block.get(), {count, 3, size.height, size.width}, [block](void*) {},
+        at::TensorOptions(at::kFloat));
+    batch_.target = at::empty({count}, at::kLong);
+    floats_of_all_ = batch_.data.mutable_data_ptr<float>();
+    targets_ = batch_.target.mutable_data_ptr<std::int64_t>();
   }
-  const auto count = static_cast<std::int64_t>(indices.size());
-  const auto floats = static_cast<std::size_t>(3 * size_of_all->height * size_of_all->width);
-  const auto block = memory_.take(indices.size() * floats * sizeof(float));
-  Sample batch{at::from_blob(
-                   block.get(), {count, 3, size_of_all->height, size_of_all->width},
-                   [block](void*) {}, at::TensorOptions(at::kFloat)),
-               at::empty({count}, at::kLong)};
-  float* image = batch.data.mutable_data_ptr<float>();
-  auto* target = batch.target.mutable_data_ptr<std::int64_t>();
-  for (const std::int64_t index : indices) {
-    const SampleRandom random = random_of(epoch, index);
-    const std::span<float> out(image, floats);
+
+  void make(std::size_t place) override {
+    const std::int64_t index = indices_[place];
+    const SampleRandom random = random_of(epoch_, index);
+    const std::span<float> out(floats_of_all_ + place * floats_, floats_);
     const auto write = [&](const Picture& picture) {
       if (const auto* file = std::get_if<std::string>(&picture)) {
-        transform_->apply_to_file(bytes_of(*file), decoding_, random, out);
+        images_.transform_->apply_to_file(bytes_of(*file), images_.decoding_, random, out);
       } else {
-        transform_->apply(std::get<CachedImage>(picture).view, random, out);
+        images_.transform_->apply(std::get<CachedImage>(picture).view, random, out);
       }
     };
-    try {
-      *target++ = label(read(index, write));
-    } catch (const IoError& error) {
-      throw IoError("sample " + std::to_string(index) + ": " + error.what());
-    } catch (const UsageError& error) {
-      throw UsageError("sample " + std::to_string(index) + ": " + error.what());
-    }
-    image += floats;
+    targets_[place] = images_.label(images_.read(index, write));
   }
-  return batch;
+
+  Sample finish() override { return std::move(batch_); }
+
+ private:
+  const ImageFolder& images_;
+  std::vector<std::int64_t> indices_;
+  EpochSeed epoch_;
+  std::size_t floats_ = 0;  // Of an image.
+  Sample batch_;
+  float* floats_of_all_ = nullptr;
+  std::int64_t* targets_ = nullptr;
+};
+
+std::unique_ptr<SharedBatch> ImageFolder::start_batch(std::span<const std::int64_t> indices,
+                                                      const EpochSeed& epoch) const {
+  const bool has_one_size = transform_ && transform_->output_size();
+  return has_one_size ? std::make_unique<Batch>(*this, indices, epoch) : nullptr;
+}
+
+std::optional<Sample> ImageFolder::get_batch(std::span<const std::int64_t> indices,
+                                             const EpochSeed& epoch) const {
+  const auto batch = start_batch(indices, epoch);
+  if (!batch) {
+    return std::nullopt;
+  }
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    with_place([&] { return "sample " + std::to_string(indices[i]) + ": "; },
+               [&] { batch->make(i); });
+  }
+  return batch->finish();
 }
 
 std::int64_t ImageFolder::label(std::int64_t index) const {

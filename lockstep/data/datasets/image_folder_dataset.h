@@ -52,6 +52,9 @@ class ImageFolder : public Dataset {
   // Where all images become one size: each is written where it lies in the batch.
   [[nodiscard]] std::optional<Sample> get_batch(std::span<const std::int64_t> indices,
                                                 const EpochSeed& epoch) const override;
+  [[nodiscard]] bool shares_batches() const override { return true; }
+  [[nodiscard]] std::unique_ptr<SharedBatch> start_batch(std::span<const std::int64_t> indices,
+                                                         const EpochSeed& epoch) const override;
 
   [[nodiscard]] std::string path(std::int64_t index) const;
   [[nodiscard]] const ImageFolderIndex& index() const { return index_; }
@@ -64,6 +67,7 @@ class ImageFolder : public Dataset {
   [[nodiscard]] std::string cache_summary() const;  // "" without one.
 
  private:
+  class Batch;
   // A file's bytes, of which a part may be decoded, or all pixels.
   using Picture = std::variant<std::string, CachedImage>;
 

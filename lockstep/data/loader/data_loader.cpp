@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -34,6 +35,15 @@ std::shared_ptr<Sampler> sampler_of(const DataLoaderOptions& options, std::int64
                                               DistributedSamplerOptions{.shuffle = false});
 }
 
+// So that the first batch is there soon, and workers have something to do where there are fewer
+// batches than workers. A part has some samples, so that taking it costs little beside them.
+std::int64_t parts_of_batch(const DataLoaderOptions& options) {
+  constexpr std::int64_t kFewestSamples = 4;
+  const std::int64_t samples =
+      options.batch_sampler ? options.batch_sampler->batch_size() : options.batch_size;
+  return std::clamp<std::int64_t>(samples / kFewestSamples, 1, std::max(options.num_workers, 1));
+}
+
 // Shares epoch and position with the sampler.
 std::optional<DistributedSampler> as_distributed(const Sampler& sampler) {
   const auto* distributed = dynamic_cast<const DistributedSampler*>(&sampler);
@@ -48,7 +58,8 @@ struct DataLoader::State {
         sampler(options.batch_sampler ? nullptr : sampler_of(options, set->size())),
         distributed(as_distributed(sampler ? *sampler : options.batch_sampler->sampler())),
         maker(std::make_shared<const BatchMaker>(std::move(set), options.collate_fn,
-                                                 options.batch_transform)) {}
+                                                 options.batch_transform)),
+        parts(maker->shares_batches() ? parts_of_batch(options) : 1) {}
 
   // Where the next epoch begins, if the sampler knows positions.
   [[nodiscard]] SamplerPosition next_start() const {
@@ -98,9 +109,10 @@ struct DataLoader::State {
 
   std::shared_ptr<WorkerPool> workers() {
     if (options.num_workers > 0 && (!pool || !pool->in_owner())) {
-      const std::int64_t prefetch = std::int64_t{*options.prefetch_factor} * options.num_workers;
+      const std::int64_t batches = std::int64_t{*options.prefetch_factor} * options.num_workers;
       pool = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = options.num_workers,
-                                                            .prefetch = prefetch,
+                                                            .prefetch = batches * parts,
+                                                            .parts = parts,
                                                             .timeout = *options.timeout,
                                                             .worker_init_fn = initializer()});
     }
@@ -119,7 +131,8 @@ struct DataLoader::State {
                       : std::make_shared<const EpochPlan>(sampler->indices(), options.batch_size,
                                                           options.drop_last, seed);
       return std::make_shared<Epoch>(std::move(plan), maker,
-                                     Transfer(options.pin_memory, options.device), workers());
+                                     Transfer(options.pin_memory, options.device),
+                                     EpochWorkers{.pool = workers(), .parts = parts});
     } catch (...) {
       repeat_begun();
       throw;
@@ -154,6 +167,7 @@ struct DataLoader::State {
   std::shared_ptr<Sampler> sampler;  // Null if there is a batch sampler.
   std::optional<DistributedSampler> distributed;
   std::shared_ptr<const BatchMaker> maker;
+  std::int64_t parts;  // Of a batch, made by several workers.
   std::shared_ptr<WorkerPool> pool;
   std::shared_ptr<Epoch> epoch;          // The last one begun.
   std::shared_ptr<Epoch> prepared;       // By prefetch(), for the next begin().

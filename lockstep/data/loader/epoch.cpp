@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/loader/shared_batches.h"
 
 namespace lockstep::data {
 namespace {
@@ -15,17 +16,25 @@ std::unique_ptr<Sample> finished(Transferred batch) {
 
 DataLoader::Epoch::Epoch(std::shared_ptr<const EpochPlan> plan,
                          std::shared_ptr<const BatchMaker> maker, const Transfer& transfer,
-                         std::shared_ptr<WorkerPool> pool)
+                         EpochWorkers workers)
     : plan_(std::move(plan)),
       maker_(std::move(maker)),
       transfer_(transfer),
-      pool_(std::move(pool)) {
-  if (pool_) {
+      pool_(std::move(workers.pool)),
+      parts_(workers.parts) {
+  if (!pool_) {
+    return;
+  }
+  if (parts_ == 1) {
     pool_->start(
         [plan = plan_, maker = maker_, transfer](std::int64_t number) {
           return std::make_shared<Transferred>(transfer.start(maker->make(*plan, number)));
         },
         plan_->size());
+  } else {
+    const auto batches = std::make_shared<SharedBatches>(plan_, maker_, transfer, parts_);
+    pool_->start([batches](std::int64_t number) { return batches->make_part(number); },
+                 plan_->size() * parts_);
   }
 }
 
@@ -38,17 +47,28 @@ std::unique_ptr<Sample> DataLoader::Epoch::next() {
         "DataLoader: this epoch was ended by a later begin() or prefetch() of the same loader; use "
         "one loader for each of two loops that run at the same time");
   }
-  if (!pool_) {
-    return finished(transfer_.start(maker_->make(*plan_, given_++)));
+  return pool_ ? next_of_workers() : finished(transfer_.start(maker_->make(*plan_, given_++)));
+}
+
+// All parts of the batch are waited for, also if one has failed: of several errors that of the
+// first sample is thrown, as it would be without parts.
+std::unique_ptr<Sample> DataLoader::Epoch::next_of_workers() {
+  WorkerPool::Result result;
+  for (std::int64_t got = pool_->given(); got < (given_ + 1) * parts_; got = pool_->given()) {
+    try {
+      result = pool_->next();
+    } catch (...) {
+      if (pool_->given() == got) {  // It is not there in time; the next call waits for it again.
+        throw;
+      }
+      error_ = error_ ? error_ : std::current_exception();
+    }
   }
-  try {
-    const auto result = pool_->next();
-    given_ = pool_->given();
-    return finished(std::move(*static_cast<Transferred*>(result.get())));
-  } catch (...) {
-    given_ = pool_->given();
-    throw;
+  ++given_;
+  if (error_) {
+    std::rethrow_exception(std::exchange(error_, nullptr));
   }
+  return finished(std::move(*static_cast<Transferred*>(result.get())));
 }
 
 void DataLoader::Epoch::close() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 
 #include "lockstep/data/loader/batch_maker.h"
@@ -12,11 +13,17 @@
 
 namespace lockstep::data {
 
+// Null without workers.
+struct EpochWorkers {
+  std::shared_ptr<WorkerPool> pool;
+  std::int64_t parts = 1;  // Of a batch, made by several of them; see SharedBatches.
+};
+
 class DataLoader::Epoch {
  public:
   // The pool begins with the first batches at once. Without a pool they are made in next().
   Epoch(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const BatchMaker> maker,
-        const Transfer& transfer, std::shared_ptr<WorkerPool> pool);
+        const Transfer& transfer, EpochWorkers workers);
 
   // Null at the end. Throws as Iterator::operator++ does.
   std::unique_ptr<Sample> next();
@@ -28,11 +35,15 @@ class DataLoader::Epoch {
   [[nodiscard]] std::int64_t samples_given() const { return plan_->samples_of(given_); }
 
  private:
+  std::unique_ptr<Sample> next_of_workers();
+
   std::shared_ptr<const EpochPlan> plan_;
   std::shared_ptr<const BatchMaker> maker_;
   Transfer transfer_;
   std::shared_ptr<WorkerPool> pool_;
+  std::int64_t parts_;
   std::int64_t given_ = 0;
+  std::exception_ptr error_;  // Of a part of the next batch.
   bool closed_ = false;
 };
 

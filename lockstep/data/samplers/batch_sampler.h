@@ -33,6 +33,7 @@ class BatchSampler {
   [[nodiscard]] std::vector<std::vector<std::int64_t>> batches() const;
 
   [[nodiscard]] const Sampler& sampler() const { return *sampler_; }
+  [[nodiscard]] std::int64_t batch_size() const { return options_.batch_size; }
 
   // How many batches() there are.
   [[nodiscard]] std::int64_t size() const;

@@ -160,7 +160,7 @@ std::string WorkerPool::State::activity() const {
     if (worker.number < 0) {
       text += " waits for work";
     } else {
-      text += " has been at batch " + std::to_string(worker.number) +
+      text += " has been at batch " + std::to_string(worker.number / options.parts) +
               (worker.of_this_job ? "" : " of an earlier epoch") + " for " +
               to_text(milliseconds_since(worker.since));
     }
@@ -169,10 +169,13 @@ std::string WorkerPool::State::activity() const {
 }
 
 WorkerPool::WorkerPool(WorkerPoolOptions options) {
-  if (options.num_workers < 1 || options.prefetch < 1 || options.timeout.count() < 0) {
+  if (options.num_workers < 1 || options.prefetch < 1 || options.parts < 1 ||
+      options.timeout.count() < 0) {
     throw UsageError("WorkerPool: " + std::to_string(options.num_workers) + " workers, " +
-                     std::to_string(options.prefetch) + " results ahead and a timeout of " +
-                     std::to_string(options.timeout.count()) + " ms, expected at least 1, 1 and 0");
+                     std::to_string(options.prefetch) + " results ahead, " +
+                     std::to_string(options.parts) + " parts and a timeout of " +
+                     std::to_string(options.timeout.count()) +
+                     " ms, expected at least 1, 1, 1 and 0");
   }
   options.timeout = std::min<std::chrono::milliseconds>(options.timeout, kLongestTimeout);
   state_ = std::make_shared<State>(std::move(options));
@@ -242,9 +245,9 @@ WorkerPool::Result WorkerPool::next() {
   if (state.options.timeout.count() == 0) {
     state.changed.wait(lock, ready);
   } else if (!state.changed.wait_until(lock, Deadline::in(state.options.timeout).at(), ready)) {
-    throw IoError("DataLoader: batch " + std::to_string(state.given) + " is not there after " +
-                  to_text(state.options.timeout) + ": " + state.activity() +
-                  "; see what the data set waits for, or raise the timeout");
+    throw IoError("DataLoader: batch " + std::to_string(state.given / state.options.parts) +
+                  " is not there after " + to_text(state.options.timeout) + ": " +
+                  state.activity() + "; see what the data set waits for, or raise the timeout");
   }
   State::Slot slot = std::exchange(state.slot(state.given), {});
   ++state.given;

@@ -1,7 +1,9 @@
 #include "lockstep/data/datasets/combined_datasets.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -48,6 +50,41 @@ TEST(ConcatDataset, HasOneAfterAnother) {
               ThrowsMessage<UsageError>(HasSubstr("ConcatDataset: index 5 is out of range")));
   EXPECT_THAT([] { ConcatDataset({}); },
               ThrowsMessage<UsageError>(HasSubstr("there are no data sets")));
+}
+
+TEST(ConcatDataset, GathersByBatchWhereAllAreInMemory) {
+  // Without single samples.
+  class OnlyBatches : public TensorDataset {
+   public:
+    using TensorDataset::TensorDataset;
+    [[nodiscard]] Sample get(std::int64_t /*index*/) const override {
+      throw Error("a single sample was asked for");
+    }
+  };
+  const auto rows = [](std::int64_t first, std::int64_t count) {
+    const at::Tensor tens = at::arange(first, first + 10 * count, 10, at::kLong);
+    return std::make_shared<OnlyBatches>(at::stack({tens, tens + 1}, 1), tens);
+  };
+  const ConcatDataset all({rows(100, 3), rows(0, 0), rows(200, 2), rows(300, 4)});
+  const auto gathered = [&](const std::vector<std::int64_t>& indices) {
+    const auto batch = all.get_batch(indices, {});
+    std::vector<std::int64_t> values;
+    for (std::size_t i = 0; batch && i < indices.size(); ++i) {
+      values.push_back(batch->target[static_cast<std::int64_t>(i)].item<std::int64_t>());
+      EXPECT_EQ(batch->data[static_cast<std::int64_t>(i)][0].item<std::int64_t>(), values.back());
+      EXPECT_EQ(batch->data[static_cast<std::int64_t>(i)][1].item<std::int64_t>(),
+                values.back() + 1);
+    }
+    return values;
+  };
+  EXPECT_THAT(gathered({8, 0, 3, 2, 8, 4, 1}), ElementsAre(330, 100, 200, 120, 330, 210, 110));
+  EXPECT_THAT(gathered({1, 0}), ElementsAre(110, 100));
+  EXPECT_THAT([&] { gathered({9}); },
+              ThrowsMessage<UsageError>(HasSubstr("ConcatDataset: index 9 is out of range")));
+
+  const auto wider = std::make_shared<TensorDataset>(at::arange(6, at::kLong).view({2, 3}));
+  const std::vector<std::int64_t> both{0, 3};
+  EXPECT_FALSE(ConcatDataset({rows(100, 3), wider}).get_batch(both, {})) << "shapes differ";
 }
 
 template <class Part>

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <new>
+#include <stdexcept>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -17,6 +19,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 TEST(ImageFolder, HasTheSamplesOfTorchvision) {
@@ -134,6 +137,54 @@ TEST(ImageFolder, ABadFileInABatchIsNamedWithItsIndex) {
   const std::vector<std::int64_t> indices{3, 2};
   EXPECT_THAT([&] { (void)images.get_batch(indices, {}); },
               ThrowsMessage<IoError>(AllOf(HasSubstr("sample 2: image '"), HasSubstr("b/2.ppm'"))));
+}
+
+// Its Lambda throws `fault`.
+template <class Fault>
+ImageFolder failing_pictures(const test::TemporaryFolder& folder, const Fault& fault,
+                             CachePlace cache) {
+  const Lambda fails{[fault](Image image, SampleRandom&) {
+    throw fault;
+    return image;
+  }};
+  return ImageFolder(index_image_folder(folder.file(".")),
+                     Compose({fails, CenterCrop{.size = 4}, ToTensor{}}), {.cache = cache});
+}
+
+template <class Expected, class Fault>
+void expect_index_and_path(const ImageFolder& images, const Fault& fault) {
+  const std::vector<std::int64_t> indices{2, 1};
+  EXPECT_THAT([&] { (void)images.get(2); },
+              ThrowsMessage<Expected>(AllOf(HasSubstr("b/2.ppm': "), HasSubstr(fault.what()))));
+  EXPECT_THAT([&] { (void)images.get_batch(indices, {}); },
+              ThrowsMessage<Expected>(AllOf(StartsWith("sample 2: image '"),
+                                            HasSubstr("b/2.ppm': "), HasSubstr(fault.what()))));
+}
+
+TEST(ImageFolder, AnErrorOfATransformHasIndexAndPath) {
+  const test::TemporaryFolder folder;
+  write_pictures(folder);
+  for (const CachePlace cache : {CachePlace::kNone, CachePlace::kRam}) {
+    const auto expect_place = [&]<class Expected, class Fault>(const Fault& fault, Expected) {
+      expect_index_and_path<Expected>(failing_pictures(folder, fault, cache), fault);
+    };
+    expect_place(std::runtime_error("no such colour"), Error(""));
+    expect_place(std::bad_alloc(), Error(""));
+    expect_place(UsageError("no such colour"), UsageError(""));
+    expect_place(IoError("no such colour"), IoError(""));
+  }
+}
+
+TEST(ImageFolder, AnErrorOfAnotherTypeIsInsideTheOneThatNamesTheFile) {
+  const test::TemporaryFolder folder;
+  write_pictures(folder);
+  const std::vector<std::int64_t> indices{2, 1};
+  try {
+    (void)failing_pictures(folder, std::bad_alloc(), CachePlace::kNone).get_batch(indices, {});
+    ADD_FAILURE() << "expected an error";
+  } catch (const Error& error) {
+    EXPECT_THROW(std::rethrow_if_nested(error), std::bad_alloc);
+  }
 }
 
 }  // namespace

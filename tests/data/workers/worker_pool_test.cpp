@@ -152,7 +152,7 @@ TEST(WorkerPool, AnInitializationThatFailsArrivesInsteadOfTheResult) {
 }
 
 TEST(WorkerPool, RefusesWhatMakesNoSense) {
-  const auto refused = ThrowsMessage<UsageError>(HasSubstr("expected at least 1, 1 and 0"));
+  const auto refused = ThrowsMessage<UsageError>(HasSubstr("expected at least 1, 1, 1 and 0"));
   EXPECT_THAT([] { WorkerPool({.num_workers = 0}); }, refused);
   EXPECT_THAT([] { WorkerPool({.prefetch = 0}); }, refused);
   EXPECT_THAT([] { WorkerPool({.timeout = milliseconds(-1)}); }, refused);
