@@ -2,16 +2,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/driver/bench.h"
 #include "benchmarks/driver/loader_jobs.h"
+#include "benchmarks/driver/loader_table.h"
 #include "benchmarks/driver/result_text.h"
 #include "benchmarks/driver/timed_run.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/host.h"
 
 namespace lockstep::bench {
 namespace {
@@ -22,52 +23,26 @@ struct LoaderOptions {
   int rounds = 5;
   int photos = 500;
   int files = 100000;
+  double shortest_turn = 0.5;
   std::string python;
   bool json = false;
 };
 
-// A line of the table: a row of ours beside one of the peer's.
-struct Line {
-  std::string title;
-  std::string ours;
-  std::string peer;
-  bool is_time = false;  // Milliseconds instead of samples in a second.
-};
-
-// Contenders that take turns with each other.
-struct Part {
-  std::string name;  // In --rows.
-  std::vector<Line> lines;
-  std::vector<int> our_workers;
-  std::vector<int> peer_workers;
-};
-
-const std::vector<Part>& parts() {
-  static const std::vector<int> kOurs = {0, -1};
-  static const std::vector<int> kPeers = {0, 1, 2, 4};
-  static const std::vector<Part> kParts = {
-      {"memory", {{"60,000 x 28 x 28 in memory", "memory", "memory"}}, kOurs, kPeers},
-      {"photos",
-       {{"photographs, exact", "exact", "exact"},
-        {"photographs, fast", "fast", "exact"},
-        {"photographs, second epoch", "cache", "exact"}},
-       kOurs,
-       kPeers},
-      {"decode", {{"decode JPEG", "decode", "decode"}}, {0}, {0}},
-      {"files", {{"files: index", "index", "index", /*is_time=*/true}}, {0}, {0}},
-      {"files", {{"files: first batch of 256", "first", "first", /*is_time=*/true}}, kOurs, kPeers},
-  };
-  return kParts;
-}
+// Large photographs have ten times the pixels of the others.
+constexpr int kSmallForALarge = 10;
+constexpr int kFewestLarge = 8;
+// SIMD makes whole decoding two to three times as fast.
+constexpr double kLeastSimdGain = 1.2;
 
 constexpr const char* kNotes =
-    "Samples in a second, or milliseconds, medians of the rounds. 'one core' makes batches in the\n"
-    "thread that uses them; 'auto' is num_workers = kAuto; 'best' is the fastest of PyTorch's 0, "
-    "1,\n"
-    "2 and 4 workers. 'per core' compares the first and the third column, 'ratio' the second and\n"
-    "the fourth. The second epoch has decoded images from a cache in memory. Each is a "
-    "process\n"
-    "of its own, and all take turns.\n";
+    "Samples in a second, or milliseconds, medians of the rounds; ratios are medians of those of\n"
+    "single rounds. 'one core' makes batches in the thread that uses them; 'auto' is num_workers\n"
+    "= kAuto; 'best' is the fastest of PyTorch's 0, 1, 2 and 4 workers. 'per core' compares the\n"
+    "first and the third column, 'ratio' the second and the fourth, 'auto/core' the second and\n"
+    "the first. The second epoch has decoded images from a cache in memory. Each side is a\n"
+    "process of its own, and all take turns; what takes less than --shortest-turn is repeated for\n"
+    "that long, and its first time does not count. Many cores want many photographs: with 16,\n"
+    "--photos 8000, else an epoch is over before all workers have begun.\n";
 
 // A folder that is gone with the object.
 class TemporaryFolder {
@@ -94,13 +69,25 @@ bool is_asked(const LoaderOptions& options, const std::string& row) {
   return options.rows.empty() || std::ranges::count(options.rows, row) > 0;
 }
 
-LoaderFolders make_folders(const LoaderOptions& options, const TemporaryFolder& folder) {
+bool needs_photos(const LoaderOptions& options) {
+  return is_asked(options, "decode") || is_asked(options, "photos");
+}
+
+LoaderWork make_folders(const LoaderOptions& options, const TemporaryFolder& folder) {
   constexpr std::chrono::seconds kLimit{600};
   const std::string program = program_folder() / "benchmarks/loader_job";
-  LoaderFolders folders{.photos = options.data, .files = folder / "files"};
-  if (options.data.empty() && (is_asked(options, "decode") || is_asked(options, "photos"))) {
+  LoaderWork folders{.photos = options.data,
+                     .files = folder / "files",
+                     .large = "",
+                     .shortest_turn = options.shortest_turn};
+  if (options.data.empty() && needs_photos(options)) {
     folders.photos = folder / "photos";
     timed_run({program, "make-photos", folders.photos, std::to_string(options.photos)}, kLimit);
+  }
+  if (options.data.empty() && is_asked(options, "large")) {
+    const int count = std::max(options.photos / kSmallForALarge, kFewestLarge);
+    folders.large = folder / "large";
+    timed_run({program, "make-large-photos", folders.large, std::to_string(count)}, kLimit);
   }
   if (is_asked(options, "files")) {
     timed_run({program, "make-files", folders.files, std::to_string(options.files)}, kLimit);
@@ -108,133 +95,83 @@ LoaderFolders make_folders(const LoaderOptions& options, const TemporaryFolder& 
   return folders;
 }
 
-std::vector<LoaderContender> contenders_of(const Part& part) {
-  std::vector<LoaderContender> contenders;
-  const auto add = [&](bool ours, const std::string& row, const std::vector<int>& workers) {
-    for (const int count : workers) {
-      const bool known = std::ranges::any_of(contenders, [&](const auto& contender) {
-        return contender.ours == ours && contender.row == row && contender.workers == count;
-      });
-      if (!known) {
-        contenders.push_back({.ours = ours, .row = row, .workers = count});
-      }
-    }
-  };
-  for (const auto& line : part.lines) {
-    add(true, line.ours, part.our_workers);
-    add(false, line.peer, part.peer_workers);
+void print_json_line(const nlohmann::json& row) { std::printf("%s\n", row.dump().c_str()); }
+
+// Without SIMD the library takes twice as long, and the figures say little.
+void tell_decoder(LoaderJobs& jobs, bool as_json) {
+  const auto decoder = jobs.decoder();
+  if (as_json) {
+    print_json_line({{"bench", "loader"},
+                     {"row", "decoder"},
+                     {"library", decoder.library},
+                     {"simd_times_as_fast", decoder.simd_times_as_fast}});
+  } else if (decoder.simd_times_as_fast > kLeastSimdGain) {
+    std::printf("%s with SIMD, which makes decoding %.1f times as fast\n", decoder.library.c_str(),
+                decoder.simd_times_as_fast);
+  } else {
+    std::printf("%s WITHOUT SIMD: the figures say little\n", decoder.library.c_str());
   }
-  return contenders;
 }
 
-struct Result {
-  Line line;
-  const LoaderContender* our_core = nullptr;
-  const LoaderContender* our_auto = nullptr;  // Those of one core where there are no workers.
-  const LoaderContender* peer_core = nullptr;
-  const LoaderContender* peer_best = nullptr;
-};
-
-Result result_of(const Line& line, const std::vector<LoaderContender>& contenders) {
-  Result result{.line = line};
-  for (const auto& contender : contenders) {
-    if (contender.row != (contender.ours ? line.ours : line.peer)) {
-      continue;
-    }
-    if (contender.ours) {
-      (contender.workers == 0 ? result.our_core : result.our_auto) = &contender;
-      continue;
-    }
-    if (contender.workers == 0) {
-      result.peer_core = &contender;
-    }
-    const auto seconds = contender.median_seconds();
-    if (result.peer_best == nullptr || seconds < result.peer_best->median_seconds()) {
-      result.peer_best = &contender;
-    }
+void tell_consumer(LoaderJobs& jobs, bool as_json) {
+  const auto consumer = jobs.consumer();
+  if (as_json) {
+    print_json_line({{"bench", "loader"},
+                     {"row", "paced"},
+                     {"rate", consumer.rate},
+                     {"seconds", consumer.seconds},
+                     {"samples", consumer.samples},
+                     {"data_wait", consumer.data_wait}});
+  } else {
+    std::printf("a consumer at %.0f images/s, second epoch: data wait %.1f %% of its time\n",
+                consumer.rate, 100 * consumer.data_wait);
   }
-  if (result.our_auto == nullptr) {
-    result.our_auto = result.our_core;
-  }
-  return result;
-}
-
-std::optional<double> ratio(const LoaderContender& ours, const LoaderContender& peer) {
-  const auto seconds = peer.median_seconds();
-  return seconds ? std::optional(*seconds / *ours.median_seconds()) : std::nullopt;
-}
-
-std::string shown(const Line& line, const LoaderContender& contender) {
-  const auto seconds = contender.median_seconds();
-  if (!seconds) {
-    return "-";
-  }
-  return line.is_time ? number_text(*seconds * 1e3, " ms")
-                      : number_text(static_cast<double>(contender.samples) / *seconds);
-}
-
-void print_row(const Result& result) {
-  std::printf("%-28s %12s %12s %12s %12s %3d %9s %7s\n", result.line.title.c_str(),
-              shown(result.line, *result.our_core).c_str(),
-              shown(result.line, *result.our_auto).c_str(),
-              shown(result.line, *result.peer_core).c_str(),
-              shown(result.line, *result.peer_best).c_str(), result.peer_best->workers,
-              number_text(ratio(*result.our_core, *result.peer_core), "x").c_str(),
-              number_text(ratio(*result.our_auto, *result.peer_best), "x").c_str());
   std::fflush(stdout);
 }
 
-void print_json(const Result& result, const std::vector<LoaderContender>& contenders) {
-  nlohmann::json entries = nlohmann::json::array();
-  for (const auto& contender : contenders) {
-    if (contender.row == (contender.ours ? result.line.ours : result.line.peer)) {
-      entries.push_back({{"side", contender.ours ? "ours" : "pytorch"},
-                         {"workers", contender.workers < 0 ? nlohmann::json("auto")
-                                                           : nlohmann::json(contender.workers)},
-                         {"samples", contender.samples},
-                         {"rounds_s", contender.seconds},
-                         {"median_s", as_json(contender.median_seconds())},
-                         {"missing", contender.missing}});
-    }
+// How near the loader is to what cannot be left out.
+void tell_floor(const std::map<std::string, double>& per_second) {
+  const auto loaded = per_second.find("exact");
+  const auto floor = per_second.find("entropy");
+  if (loaded != per_second.end() && floor != per_second.end()) {
+    std::printf("exact on one core has %.0f %% of the speed of entropy decoding alone\n",
+                100 * loaded->second / floor->second);
   }
-  const nlohmann::json row = {
-      {"bench", "loader"},
-      {"row", result.line.ours},
-      {"cores", usable_cores()},
-      {"arch", architecture()},
-      {"sides", entries},
-      {"auto_over_one_core", as_json(ratio(*result.our_auto, *result.our_core))},
-      {"per_core", as_json(ratio(*result.our_core, *result.peer_core))},
-      {"ratio", as_json(ratio(*result.our_auto, *result.peer_best))}};
-  std::printf("%s\n", row.dump().c_str());
-  std::fflush(stdout);
 }
 
 void loader(const LoaderOptions& options) {
   const TemporaryFolder folder;
   LoaderJobs jobs(make_folders(options, folder), options.python);
   std::string missing;
-  if (!options.json) {
-    std::printf(
-        "loading, medians of %d interleaved rounds, %d cores\n\n%-28s %12s %12s %12s %16s "
-        "%9s %7s\n",
-        options.rounds, usable_cores(), "", "one core", "auto", "PyTorch 0", "best, workers",
-        "per core", "ratio");
+  std::map<std::string, double> per_second;  // Of ours on one core.
+  if (needs_photos(options)) {
+    tell_decoder(jobs, options.json);
   }
-  for (const auto& part : parts()) {
-    if (!is_asked(options, part.name)) {
+  if (!options.json) {
+    print_loader_head(options.rounds);
+  }
+  for (const auto& part : loader_parts()) {
+    if (!is_asked(options, part.name) || (part.name == "large" && !options.data.empty())) {
       continue;
     }
     auto contenders = contenders_of(part);
     jobs.take_turns(contenders, options.rounds);
     for (const auto& line : part.lines) {
-      const Result result = result_of(line, contenders);
-      options.json ? print_json(result, contenders) : print_row(result);
-      missing = result.peer_core->missing.empty() ? missing : result.peer_core->missing;
+      const LoaderResult result = result_of(line, contenders);
+      options.json ? print_loader_json(result, contenders) : print_loader_row(result);
+      per_second[line.ours] =
+          static_cast<double>(result.our_core->samples) / *result.our_core->median_seconds();
+      if (result.peer_core != nullptr && !result.peer_core->missing.empty()) {
+        missing = result.peer_core->missing;
+      }
+    }
+    if (part.name == "photos") {
+      tell_consumer(jobs, options.json);
     }
   }
   jobs.finish();
   if (!options.json) {
+    tell_floor(per_second);
     std::printf("\n%s", kNotes);
     if (!missing.empty()) {
       std::printf("PyTorch took no part in some rows: %s\n", missing.c_str());
@@ -254,18 +191,27 @@ void add_loader(CLI::App& app) {
                    "a folder of JPEGs with a folder for each class; else photographs are made up")
       ->check(CLI::ExistingDirectory)
       ->option_text("DIR");
-  command->add_option("--rows", options->rows, "memory, decode, photos, files; all unless given")
+  command
+      ->add_option("--rows", options->rows,
+                   "memory, photos, large, decode, files; all unless given")
       ->delimiter(',')
-      ->check(CLI::IsMember({"memory", "decode", "photos", "files"}))
-      ->option_text("memory,decode,photos,files");
+      ->check(CLI::IsMember({"memory", "photos", "large", "decode", "files"}))
+      ->option_text("memory,photos,large,decode,files");
   command->add_option("--rounds", options->rounds, "turns of each contender; medians are shown")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
-  command->add_option("--photos", options->photos, "how many photographs are made up")
+  command
+      ->add_option("--photos", options->photos,
+                   "how many photographs are made up; 16 cores want 8000")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
   command->add_option("--files", options->files, "how many small files are made")
       ->check(CLI::Range(256, 10000000))
+      ->capture_default_str();
+  command
+      ->add_option("--shortest-turn", options->shortest_turn,
+                   "seconds; what takes less is repeated for that long. 0: nothing is")
+      ->check(CLI::Range(0.0, 60.0))
       ->capture_default_str();
   command
       ->add_option("--python", options->python,

@@ -29,20 +29,32 @@ void require_same_sum(const std::vector<LoaderContender>& contenders) {
   }
 }
 
+// With what both sides are told.
+std::vector<std::string> command_of(std::vector<std::string> program, const LoaderWork& work) {
+  program.insert(program.end(), {"{orders}", work.photos, work.files, work.large,
+                                 std::to_string(work.shortest_turn)});
+  return program;
+}
+
+std::vector<std::string> our_command(const LoaderWork& work) {
+  return command_of({program_folder() / "benchmarks/loader_job", "orders"}, work);
+}
+
+nlohmann::json asked(RankGroup& job, const std::string& order) {
+  job.tell(order);
+  return nlohmann::json::parse(job.answer());
+}
+
 }  // namespace
 
 std::optional<double> LoaderContender::median_seconds() const {
   return seconds.empty() ? std::nullopt : std::optional(median(seconds));
 }
 
-LoaderJobs::LoaderJobs(const LoaderFolders& folders, const std::string& python)
-    : ours_(std::make_unique<RankGroup>(
-          1, std::vector<std::string>{program_folder() / "benchmarks/loader_job", "orders",
-                                      "{orders}", folders.photos, folders.files})) {
+LoaderJobs::LoaderJobs(const LoaderWork& work, const std::string& python)
+    : work_(work), ours_(std::make_unique<RankGroup>(1, our_command(work))) {
   if (!python.empty()) {
-    peer_ = std::make_unique<RankGroup>(
-        1, std::vector<std::string>{python, peer_program("loader.py"), "{orders}", folders.photos,
-                                    folders.files});
+    peer_ = std::make_unique<RankGroup>(1, command_of({python, peer_program("loader.py")}, work));
   }
 }
 
@@ -52,8 +64,7 @@ void LoaderJobs::take_turn(LoaderContender& contender) {
     contender.missing = "there is no Python that has torch";
     return;
   }
-  job->tell(contender.row + " " + std::to_string(contender.workers));
-  const auto answer = nlohmann::json::parse(job->answer());
+  const auto answer = asked(*job, contender.row + " " + std::to_string(contender.workers));
   contender.missing = answer.value("missing", "");
   if (contender.missing.empty()) {
     contender.seconds.push_back(answer.at("seconds"));
@@ -76,6 +87,28 @@ void LoaderJobs::take_turns(std::vector<LoaderContender>& contenders, int rounds
     }
     require_same_sum(contenders);
   }
+}
+
+LoaderDecoder LoaderJobs::decoder() {
+  // libjpeg-turbo does not tell whether it was built with SIMD, but leaves it out when asked to.
+  auto without_simd = our_command(work_);
+  without_simd.insert(without_simd.begin(), {"/usr/bin/env", "JSIMD_FORCENONE=1"});
+  RankGroup slow(1, without_simd);
+  const auto fast_answer = asked(*ours_, "decode 0");
+  const auto slow_answer = asked(slow, "decode 0");
+  slow.finish();
+  return {.library = fast_answer.at("library"),
+          .simd_times_as_fast =
+              slow_answer.at("seconds").get<double>() / fast_answer.at("seconds").get<double>()};
+}
+
+LoaderConsumer LoaderJobs::consumer() {
+  const auto answer = asked(*ours_, "paced -1");
+  const double seconds = answer.at("seconds");
+  return {.rate = answer.at("rate"),
+          .seconds = seconds,
+          .samples = answer.at("samples"),
+          .data_wait = answer.at("wait").get<double>() / seconds};
 }
 
 void LoaderJobs::finish() {

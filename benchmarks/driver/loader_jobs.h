@@ -23,19 +23,40 @@ struct LoaderContender {
   [[nodiscard]] std::optional<double> median_seconds() const;
 };
 
-struct LoaderFolders {
+// Folders of JPEGs, "" for none.
+struct LoaderWork {
   std::string photos;
   std::string files;
+  std::string large;
+  double shortest_turn = 0.5;  // Seconds; what takes less is repeated for that long. 0: nothing is.
+};
+
+// What decodes JPEGs, and how much its SIMD gains for whole photographs on one core.
+struct LoaderDecoder {
+  std::string library;
+  double simd_times_as_fast = 0;
+};
+
+// One that takes as long for a batch as training at `rate` would.
+struct LoaderConsumer {
+  double rate = 0;  // Images in a second.
+  double seconds = 0;
+  std::int64_t samples = 0;
+  double data_wait = 0;  // Of its time.
 };
 
 class LoaderJobs {
  public:
   // Starts both; without a `python` ours alone.
-  LoaderJobs(const LoaderFolders& folders, const std::string& python);
+  LoaderJobs(const LoaderWork& work, const std::string& python);
 
   // Each contender has one turn in a round, the next one goes the opposite way; a first one warms
   // up and does not count. Throws Error naming two that do the same row and differ in their sum.
   void take_turns(std::vector<LoaderContender>& contenders, int rounds);
+
+  // Ours, once.
+  LoaderDecoder decoder();
+  LoaderConsumer consumer();
 
   // Waits for a regular end of both.
   void finish();
@@ -43,6 +64,7 @@ class LoaderJobs {
  private:
   void take_turn(LoaderContender& contender);
 
+  LoaderWork work_;
   std::unique_ptr<RankGroup> ours_;
   std::unique_ptr<RankGroup> peer_;
 };

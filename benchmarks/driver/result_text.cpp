@@ -21,4 +21,13 @@ std::string number_text(std::optional<double> value, const char* unit) {
   return text;
 }
 
+std::string ratio_text(std::optional<double> value) {
+  if (!value) {
+    return "-";
+  }
+  char text[32];
+  std::snprintf(text, sizeof text, "%.2f", *value);
+  return text;
+}
+
 }  // namespace lockstep::bench
