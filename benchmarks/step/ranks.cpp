@@ -172,7 +172,8 @@ void run(int argc, char** argv) {
   if (!orders) {
     throw_errno(std::string("opening '") + argv[2] + "'");
   }
-  at::set_num_threads(1);
+  // A rank has one core; replicas of DataParallel have one each, and all of them in backward.
+  at::set_num_threads(replicas_of(words));
   std::optional<Group> group;
   if (backend != "plain") {
     group = init_process_group(

@@ -10,6 +10,10 @@
 #include <c10/core/StreamGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <exception>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -92,6 +96,43 @@ std::shared_ptr<torch::nn::Module> clone_of(const torch::nn::Module& module, at:
     throw UsageError("DataParallel: " + module.name() + " cannot be cloned to " + device.str() +
                      ": " + error.what() +
                      "\nHINT: derive it, and the modules in it, from torch::nn::Cloneable");
+  }
+}
+
+// LibTorch's threads for one operation on the CPU are dealt out to replicas that run at the same
+// time: each has as many for itself. LibTorch also remembers the number for threads that it has not
+// seen yet, so the caller's is told to it again at the end.
+class SharedThreads {
+ public:
+  SharedThreads(std::size_t replicas, at::Device device)
+      : all_(at::get_num_threads()),
+        share_(device.is_cpu() ? std::max(1, all_ / static_cast<int>(replicas)) : all_) {}
+  SharedThreads(const SharedThreads&) = delete;
+  SharedThreads& operator=(const SharedThreads&) = delete;
+  ~SharedThreads() {
+    if (share_ != all_) {
+      at::set_num_threads(all_);
+    }
+  }
+  // To be called in the thread of each replica: the number belongs to a thread.
+  void take_share() const {
+    if (share_ != all_) {
+      at::set_num_threads(share_);
+    }
+  }
+
+ private:
+  int all_;
+  int share_;
+};
+
+std::string text_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& known) {
+    return known.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
   }
 }
 
@@ -192,21 +233,34 @@ void parallel_apply(std::size_t count, std::span<const at::Device> devices,
   for (std::size_t replica = 0; replica < count; ++replica) {
     streams.push_back(device::current_stream(devices[replica]));
   }
-  const auto one = [&](std::size_t replica) {
-    const at::ThreadLocalStateGuard as_caller(state);
-    const c10::StreamGuard guard(streams[replica]);
+  std::vector<std::exception_ptr> errors(count);
+  const auto one = [&](std::size_t replica) noexcept {
     try {
+      const at::ThreadLocalStateGuard as_caller(state);
+      const c10::StreamGuard guard(streams[replica]);
       apply(replica);
-    } catch (const std::exception& error) {
-      throw Error("DataParallel: replica " + std::to_string(replica) + " on " +
-                  devices[replica].str() + ": " + error.what());
+    } catch (...) {
+      errors[replica] = std::current_exception();
     }
   };
-  at::parallel_for(0, static_cast<std::int64_t>(count), 1, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t replica = from; replica < to; ++replica) {
-      one(static_cast<std::size_t>(replica));
+  if (count == 1) {
+    one(0);
+  } else {
+    const SharedThreads threads(count, devices.front());
+    std::vector<std::jthread> running;
+    for (std::size_t replica = 0; replica < count; ++replica) {
+      running.emplace_back([&, replica] {
+        threads.take_share();
+        one(replica);
+      });
     }
-  });
+  }
+  for (std::size_t replica = 0; replica < count; ++replica) {
+    if (errors[replica]) {
+      throw Error("DataParallel: replica " + std::to_string(replica) + " on " +
+                  devices[replica].str() + ": " + text_of(errors[replica]));
+    }
+  }
 }
 
 }  // namespace lockstep::parallel

@@ -49,9 +49,11 @@ std::vector<at::Tensor> scatter(const at::Tensor& tensor, std::span<const at::De
 // One tensor with all pieces. Pieces without dimensions become the elements of a vector.
 at::Tensor gather(const std::vector<at::Tensor>& pieces, at::Device device, std::int64_t dim);
 
-// Calls `apply` for replicas 0 to count - 1, as many at a time as LibTorch has threads, with the
-// caller's grad mode and autocast. An error gets the replica's number and device; of several, one
-// is thrown.
+// Calls `apply` for replicas 0 to count - 1 at the same time, each in a thread of its own with the
+// caller's grad mode, autocast, and stream of its device; a single one in the caller's thread. The
+// threads that LibTorch has for operations on the CPU are dealt out to the replicas. Returns when
+// all have ended. An error gets the replica's number and device; of several, the first replica's is
+// thrown.
 void parallel_apply(std::size_t count, std::span<const at::Device> devices,
                     const std::function<void(std::size_t replica)>& apply);
 

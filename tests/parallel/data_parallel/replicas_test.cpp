@@ -2,16 +2,24 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "tests/parallel/in_child.h"
@@ -66,6 +74,87 @@ TEST(ParallelApply, CallsEachOnceAsTheCallerWould) {
     for (const auto& count : calls) {
       EXPECT_EQ(count, 1);
     }
+  });
+}
+
+// Whether so many threads came here before the deadline.
+class MeetingPlace {
+ public:
+  explicit MeetingPlace(std::size_t expected) : missing_(expected) {}
+  bool arrive() {
+    std::unique_lock lock(mutex_);
+    if (--missing_ == 0) {
+      all_here_.notify_all();
+    }
+    return all_here_.wait_for(lock, std::chrono::seconds(20), [&] { return missing_ == 0; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable all_here_;
+  std::size_t missing_;
+};
+
+// With one thread for LibTorch's operations, too.
+TEST(ParallelApply, ReplicasRunAtTheSameTime) {
+  for (const int threads : {1, 6}) {
+    test::in_child([threads] {
+      at::set_num_threads(threads);
+      MeetingPlace meeting(3);
+      std::array<bool, 3> met{};
+      parallel_apply(3, kThree, [&](std::size_t replica) { met[replica] = meeting.arrive(); });
+      EXPECT_THAT(met, ElementsAre(true, true, true)) << threads << " threads";
+    });
+  }
+}
+
+TEST(ParallelApply, DealsOutTheThreadsOfOperations) {
+  test::in_child([] {
+    at::set_num_threads(6);
+    std::array<int, 3> shares{};
+    parallel_apply(3, kThree, [&](std::size_t i) { shares[i] = at::get_num_threads(); });
+    EXPECT_THAT(shares, ElementsAre(2, 2, 2));
+    EXPECT_EQ(at::get_num_threads(), 6);
+    int later = 0;
+    std::thread([&] { later = at::get_num_threads(); }).join();
+    EXPECT_EQ(later, 6) << "a thread that LibTorch sees for the first time";
+    at::set_num_threads(2);
+    parallel_apply(3, kThree, [&](std::size_t i) { shares[i] = at::get_num_threads(); });
+    EXPECT_THAT(shares, ElementsAre(1, 1, 1));
+    parallel_apply(1, kThree, [&](std::size_t i) { shares[i] = at::get_num_threads(); });
+    EXPECT_EQ(shares[0], 2) << "it is alone";
+  });
+}
+
+TEST(ParallelApply, CarriesAutocastOver) {
+  test::in_child([] {
+    at::autocast::set_autocast_enabled(at::kCPU, true);
+    at::autocast::set_autocast_dtype(at::kCPU, at::kHalf);
+    std::array<at::ScalarType, 3> types{};
+    parallel_apply(3, kThree, [&](std::size_t i) {
+      types[i] = at::matmul(at::ones({2, 2}), at::ones({2, 2})).scalar_type();
+    });
+    EXPECT_THAT(types, ElementsAre(at::kHalf, at::kHalf, at::kHalf));
+  });
+}
+
+TEST(ParallelApply, OfSeveralErrorsTheFirstReplicasIsThrown) {
+  test::in_child([] {
+    MeetingPlace meeting(3);
+    const auto call = [&] {
+      parallel_apply(3, kThree, [&](std::size_t replica) {
+        meeting.arrive();
+        if (replica == 2) {
+          throw std::runtime_error("early");
+        }
+        if (replica == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+          throw 7;
+        }
+      });
+    };
+    EXPECT_THAT(call, ThrowsMessage<Error>(
+                          HasSubstr("replica 1 on cpu: an exception that is no std::exception")));
   });
 }
 
