@@ -37,6 +37,13 @@ struct Result {
   [[nodiscard]] double step() const { return forward + backward + optimizer; }
 };
 
+// What the processes below leave; the first one chooses the devices of all.
+struct Shared {
+  Result data_parallel;
+  Result ddp;
+  bool on_gpus = false;
+};
+
 double peak_mebibytes(at::Device device) {
   if (device.is_cuda()) {
     const auto stats = at::getDeviceAllocator(at::kCUDA)->getDeviceStats(device.index());
@@ -92,15 +99,18 @@ void row(const char* name, double data_parallel, double ddp) {
 int main(int argc, char** argv) try {
   const int replicas = std::clamp(argc > 1 ? std::atoi(argv[1]) : 2, 1, kMost);
   const int steps = std::max(argc > 2 ? std::atoi(argv[2]) : 5, 1);
-  void* shared = ::mmap(nullptr, 2 * sizeof(Result), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (shared == MAP_FAILED) {
+  void* memory =
+      ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
     throw std::bad_alloc();
   }
-  auto* results = new (shared) Result[2];  // Of the processes started below.
+  auto* const shared = new (memory) Shared;
+  auto& dp = shared->data_parallel;
+  auto& ddp = shared->ddp;
+  bool& on_gpus = shared->on_gpus;
 
   lockstep::spawn(1, [&](int /*rank*/) {
-    const bool on_gpus = static_cast<int>(torch::cuda::device_count()) >= replicas;
+    on_gpus = static_cast<int>(torch::cuda::device_count()) >= replicas;  // For the ranks, too.
     std::vector<at::Device> devices;
     for (int i = 0; i < replicas; ++i) {
       devices.push_back(on_gpus ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(i))
@@ -109,29 +119,28 @@ int main(int argc, char** argv) try {
     const auto net = make_network();
     net->to(devices[0]);
     lockstep::DataParallel model(net, {.device_ids = devices});
-    train(model, devices[0], steps, 0, 1, results[0]);
+    train(model, devices[0], steps, 0, 1, dp);
     for (int i = 0; i < (on_gpus ? replicas : 1); ++i) {
-      results[0].peak[i] = peak_mebibytes(devices[i]);
+      dp.peak[i] = peak_mebibytes(devices[i]);
     }
   });
   lockstep::spawn(replicas, [&](int rank) {
-    auto world = lockstep::init_process_group();
-    torch::set_num_threads(std::max(1, torch::get_num_threads() / replicas));
+    auto world = lockstep::init_process_group({.backend = on_gpus ? "" : "lockstep"});
+    const auto device = on_gpus ? world.device() : at::Device(at::kCPU);
     const auto net = make_network();
-    net->to(world.device());
+    net->to(device);
     lockstep::DistributedDataParallel model(net, world);
     Result own;
-    train(model, world.device(), steps, rank, replicas, own);
+    train(model, device, steps, rank, replicas, own);
     if (rank == 0) {
-      results[1] = own;
+      ddp = own;
     }
     world.barrier();
-    results[1].peak[rank] = peak_mebibytes(world.device());
+    ddp.peak[rank] = peak_mebibytes(device);
   });
 
-  const auto& [dp, ddp] = *reinterpret_cast<const Result(*)[2]>(results);
-  std::printf("ResNet-18, %d images of 64 pixels a step, %d replicas or ranks\n\n", kBatch,
-              replicas);
+  std::printf("ResNet-18, %d images of 64 pixels a step, %d replicas or ranks on %s\n\n", kBatch,
+              replicas, on_gpus ? "GPUs" : "the CPU");
   std::printf("%-24s %12s %12s\n", "ms a step", "DataParallel", "DDP");
   row("  replicate", dp.parts.replicate, 0);
   row("  scatter", dp.parts.scatter, 0);
