@@ -147,35 +147,6 @@ void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
   readiness_->begin(outputs);
 }
 
-void Reducer::backward_begins() {
-  const std::lock_guard lock(mutex_);
-  if (step_.is_synchronized() && backward_is_for_all()) {
-    watch_this_backward();
-  }
-}
-
-void Reducer::backward_passes_outputs_of(std::uint64_t step) {
-  const std::lock_guard lock(mutex_);
-  if (step_.is_synchronized() || step > steps_ || std::exchange(late_for_, step) != 0) {
-    return;
-  }
-  when_backward_is_done([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) {
-      const std::lock_guard inner(self->mutex_);
-      self->late_for_ = 0;
-    }
-  });
-}
-
-void Reducer::reject_late(std::size_t parameter) const {
-  const auto step = std::to_string(late_for_);
-  throw UsageError("this backward goes through outputs of a forward that step " + step +
-                   " has averaged gradients for already, so that of '" +
-                   parameters_[parameter].name +
-                   "' would stay on this rank; add the losses and call backward() once, or call "
-                   "each forward after the backward before; inside no_sync() gradients may stay");
-}
-
 void Reducer::on_hook(std::size_t parameter, const at::Tensor& made) {
   const std::lock_guard lock(mutex_);
   if (!step_.is_synchronized() && late_for_ != 0) {
@@ -193,17 +164,6 @@ void Reducer::on_hook(std::size_t parameter, const at::Tensor& made) {
     buckets_.gradient_made(parameter, made);
     readiness_->hooked(parameter, [this](std::size_t ready) { mark_ready(ready); });
   });
-}
-
-// A pass can be started inside another one, for a part of the graph; each is watched by itself.
-void Reducer::watch_this_backward() {
-  if (step_.watch(current_backward())) {
-    when_backward_is_done([weak = weak_from_this()] {
-      if (const auto self = weak.lock()) {
-        self->on_backward_done();
-      }
-    });
-  }
 }
 
 void Reducer::mark_ready(std::size_t parameter) {

@@ -61,9 +61,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // Outputs go through a node that calls this when their backward pass begins.
   [[nodiscard]] bool needs_sink() const { return readiness_->needs_sink(); }
   void backward_begins();
-  // A backward pass goes through outputs of the synchronized forward of this step. If that step is
-  // over, gradients of the pass would stay on this rank, so backward() throws UsageError when the
-  // first one is ready.
+  // A backward pass goes through outputs of the synchronized forward of this step, whose gradients
+  // may all come from passes inside it. If that step is over, gradients of the pass would stay on
+  // this rank, so backward() throws UsageError when the first one is ready.
   void backward_passes_outputs_of(std::uint64_t step);
 
   // For ranks whose inputs differ in number. This rank adds its gradients divided by this number,
@@ -84,6 +84,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void replan();
   void on_hook(std::size_t parameter, const at::Tensor& made);
   void watch_this_backward();
+  void watch_for_nested_backwards();
+  [[nodiscard]] bool has_gradients();
   void mark_ready(std::size_t parameter);
   void on_backward_done();
   void write_back();

@@ -1,0 +1,73 @@
+// The part of Reducer that notices which backward passes a step has, and when they are over.
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/parallel/reducer.h"
+
+namespace lockstep::parallel {
+
+// A pass can be started inside another one, for a part of the graph; each is watched by itself.
+void Reducer::watch_this_backward() {
+  if (step_.watch(current_backward())) {
+    when_backward_is_done([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) {
+        self->on_backward_done();
+      }
+    });
+  }
+}
+
+void Reducer::backward_begins() {
+  const std::lock_guard lock(mutex_);
+  if (step_.is_synchronized() && backward_is_for_all()) {
+    watch_this_backward();
+  }
+}
+
+void Reducer::backward_passes_outputs_of(std::uint64_t step) {
+  const std::lock_guard lock(mutex_);
+  if (step_.is_synchronized()) {
+    watch_for_nested_backwards();
+    return;
+  }
+  if (step > steps_ || std::exchange(late_for_, step) != 0) {
+    return;
+  }
+  when_backward_is_done([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) {
+      const std::lock_guard inner(self->mutex_);
+      self->late_for_ = 0;
+    }
+  });
+}
+
+// Where all gradients come from passes inside this one (the whole network in checkpoints), nobody
+// else watches this one, and a parameter that got none would be noticed by nobody. A pass that
+// brought no gradient at all, such as one for inputs alone, is left alone. A sink reports by
+// itself.
+void Reducer::watch_for_nested_backwards() {
+  if (readiness_->needs_sink() || !backward_is_for_all() || !step_.watch(current_backward())) {
+    return;
+  }
+  when_backward_is_done([weak = weak_from_this()] {
+    if (const auto self = weak.lock(); self && self->has_gradients()) {
+      self->on_backward_done();
+    }
+  });
+}
+
+bool Reducer::has_gradients() {
+  const std::lock_guard lock(mutex_);
+  return step_.phase() == StepState::Phase::kInBackward;
+}
+
+void Reducer::reject_late(std::size_t parameter) const {
+  const auto step = std::to_string(late_for_);
+  throw UsageError("this backward goes through outputs of a forward that step " + step +
+                   " has averaged gradients for already, so that of '" +
+                   parameters_[parameter].name +
+                   "' would stay on this rank; add the losses and call backward() once, or call "
+                   "each forward after the backward before; inside no_sync() gradients may stay");
+}
+
+}  // namespace lockstep::parallel
