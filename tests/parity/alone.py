@@ -48,3 +48,34 @@ def train(case, world, inputs):
         for run in runs:
             run.optimizer.step()
     return [run.end() for run in runs]
+
+
+class Whole(Run):
+    """One process on the batches of so many ranks as one, in double."""
+
+    def __init__(self, case, parts, inputs):
+        self.parts = parts
+        super().__init__(case, 0, inputs)
+        self.net.double()
+
+    def batch(self, i):
+        x, y = (self.data[name][i, : self.parts].flatten(0, 1) for name in ("x", "y"))
+        return x.double(), y
+
+
+def train_whole(case, parts, inputs):
+    """For cases with one pass per step and without dropout."""
+    run = Whole(case, parts, inputs)
+    for step in range(case.steps):
+        run.backward(step)
+        run.optimizer.step()
+    return run.end()
+
+
+def assert_close(expected, ranks):
+    """`ranks` has what each left. A loss is the mean over a rank's batch, so theirs are averaged."""
+    for name, tensor in expected.items():
+        found = [left[name].double() for left in ranks]
+        found = [torch.stack(found).mean(0)] if name.startswith("loss.") else found
+        for value in found:
+            torch.testing.assert_close(value, tensor.double(), rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")

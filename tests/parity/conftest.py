@@ -10,6 +10,7 @@ import torch
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import models  # noqa: E402
 import tensor_file  # noqa: E402
+from ddp_cases import LEFT_OUT  # noqa: E402
 from job_launcher import Launcher  # noqa: E402
 from jobs import Jobs  # noqa: E402
 
@@ -25,6 +26,11 @@ def jobs_on(device, tmp_path_factory):
     yield Jobs(launcher, inputs, device)
     launcher.cleanup()
     shutil.rmtree(folder)
+
+
+def pytest_terminal_summary(terminalreporter):
+    for name, why in LEFT_OUT.items():
+        terminalreporter.write_line(f"parity case {name} was not run with torch {torch.__version__}: {why}")
 
 
 @pytest.fixture(scope="session")

@@ -15,10 +15,13 @@
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/models/resnet.h"
 #include "tests/parity/models.h"
+#include "tests/parity/optimizer_cases.h"
 #include "tests/parity/table.h"
 
 namespace lockstep::parity {
 namespace {
+
+const std::vector<double> kCaps{0.001, 0.01, 0.002};  // MiB.
 
 torch::nn::Sequential frozen(torch::nn::Sequential net) {
   net->named_parameters()["3.weight"].set_requires_grad(false);
@@ -79,6 +82,11 @@ void add_broad(Table& t) {
                 training<LossOfTwoForwards>(broad_convnet));
   t.add_default("broad_recomputed", {.model = "Recomputed"},
                 training(std::make_shared<Recomputed>));
+  t.add_both("recomputed_static",
+             {.model = "RecomputedTwice", .steps = 6, .options = {.static_graph = true}},
+             training(std::make_shared<RecomputedTwice>));
+  t.add_default("caps_broad", {.model = "broad", .options = {.bucket_cap_mb_list = kCaps}},
+                on_broad);
 }
 
 // Rank r has r steps less than rank 0.
@@ -104,6 +112,9 @@ void add_joins(Table& t) {
                 training(broad));
   t.add_default("join_bf16_broad", {.model = "broad", .steps = 5, .join = all, .hook = "bf16"},
                 training(broad));
+  t.add_default("join_unused_broad",
+                {.model = "broad_branches", .steps = 6, .join = all, .options = find},
+                training<LossOfBranch>([] { return std::make_shared<Branches>(128); }));
 }
 
 // Parameters apart from the buckets.
@@ -142,6 +153,9 @@ void add_hooks(Table& t) {
              training(mlp));
   t.add_both("hook_fp16", {.model = "mlp", .hook = "fp16", .options = small}, training(mlp));
   t.add_both("hook_bf16", {.model = "convnet", .hook = "bf16"}, training(convnet));
+  for (const std::string name : {"allreduce", "fp16"}) {
+    t.add_default("hook_" + name + "_broad", {.model = "broad", .hook = name}, training(broad));
+  }
   t.add("hook_fp16_accumulate", {.model = "mlp", .passes = 2, .set_to_none = false, .hook = "fp16"},
         training(mlp));
   t.add_default("hook_fp16_wrapper", {.model = "broad", .hook = "fp16_wrapper"}, training(broad));
@@ -181,7 +195,6 @@ Table table() {
   const auto on_mixed = training([] { return std::make_shared<Mixed>(); });
   const DistributedDataParallelOptions find{.find_unused_parameters = true};
   const DistributedDataParallelOptions fixed{.static_graph = true};
-  const std::vector<double> caps{0.001, 0.01, 0.002};
 
   Table t;
   t.add_both("mlp", {.model = "mlp"}, on_mlp);
@@ -209,10 +222,10 @@ Table table() {
   t.add("two_forwards", {.model = "convnet"}, training<LossOfTwoForwards>(convnet));
   t.add_both("two_buckets", {.model = "wide"}, training(wide));
   t.add_both("small_cap", {.model = "mlp", .options = {.bucket_cap_mb = 0.002}}, on_mlp);
-  t.add_both("caps", {.model = "mlp", .options = {.bucket_cap_mb_list = caps}}, on_mlp);
+  t.add_both("caps", {.model = "mlp", .options = {.bucket_cap_mb_list = kCaps}}, on_mlp);
   t.add("unused_caps",
         {.model = "Branches",
-         .options = {.bucket_cap_mb_list = caps, .find_unused_parameters = true}},
+         .options = {.bucket_cap_mb_list = kCaps, .find_unused_parameters = true}},
         on_branches);
   t.add("frozen", {.model = "mlp"}, training([] { return frozen(mlp()); }));
   t.add("ignored", {.model = "mlp", .options = {.parameters_to_ignore = {"3.weight", "5.bias"}}},
@@ -227,6 +240,8 @@ Table table() {
   add_joins(t);
   add_delayed(t);
   add_hooks(t);
+  add_optimizers(t);
+  add_whole(t);
   t.add_both("resnet18", {.model = "resnet18", .steps = 2, .largest_world = 2},
              training([] { return models::resnet18({.num_classes = 10}); }));
   return t;

@@ -61,6 +61,10 @@ class Case:
     delayed: tuple = ()  # Parameters whose gradients are averaged when `hooked` is ready.
     hooked: str = ""
     averaged: bool = False  # The parameters of all ranks, every second step after local steps begin.
+    zero: bool = False  # Each rank has a share of the optimizer's state.
+    in_backward: bool = False  # Our backward makes the optimizer's steps; in PyTorch they follow it.
+    sync_bn: bool = False  # Batch normalization over all ranks, which PyTorch has on GPUs alone.
+    replicas: int = 0  # Of DataParallel in one process; 0: DistributedDataParallel.
     options: dict = dataclasses.field(default_factory=dict)
     join: dict | None = None  # Options of join(); rank r has r steps less.
     largest_world: int = models.RANKS
@@ -147,6 +151,8 @@ CASES = {
     "broad_evaluate": Case(models.broad_convnet, views=True, evaluate=True),
     "broad_two_forwards": Case(models.broad_convnet, loss_of_two_forwards, views=True),
     "broad_recomputed": Case(models.Recomputed, views=True),
+    **both("recomputed_static", Case(models.RecomputedTwice, steps=6, options=STATIC)),
+    "caps_broad": Case(models.broad, views=True, options=CAPS),
     # Ranks with different numbers of inputs.
     **both("join", Case(models.mlp, join={}, steps=5)),
     **both("join_active", Case(models.mlp, join=ACTIVE, steps=5)),
@@ -158,6 +164,7 @@ CASES = {
     "join_broad": Case(models.broad, join={}, steps=5, views=True),
     "join_active_broad": Case(models.broad, join=ACTIVE, steps=5, views=True),
     "join_bf16_broad": Case(models.broad, join={}, steps=5, hook="bf16", views=True),
+    "join_unused_broad": Case(models.broad_branches, loss_of_branch, join={}, steps=6, views=True, options=FIND),
     # Parameters apart from the buckets.
     **both("delayed", Case(models.mlp, **DELAYED)),
     "delayed_kept_gradients": Case(models.mlp, set_to_none=False, **DELAYED),
@@ -174,6 +181,8 @@ CASES = {
     **both("hook_allreduce", Case(models.mlp, hook="allreduce", options={"bucket_cap_mb": 0.01})),
     **both("hook_fp16", Case(models.mlp, hook="fp16", options={"bucket_cap_mb": 0.01})),
     **both("hook_bf16", Case(models.convnet, hook="bf16")),
+    "hook_allreduce_broad": Case(models.broad, hook="allreduce", views=True),
+    "hook_fp16_broad": Case(models.broad, hook="fp16", views=True),
     "hook_fp16_accumulate": Case(models.mlp, hook="fp16", passes=2, set_to_none=False),
     "hook_fp16_wrapper": Case(models.broad, hook="fp16_wrapper", views=True),
     "hook_bf16_wrapper": Case(models.broad, hook="bf16_wrapper", views=True),
@@ -190,15 +199,34 @@ CASES = {
     **both("hook_local_alone", Case(models.mlp, hook="local_alone", averaged=True, steps=6)),
     "hook_local_broad": Case(models.broad, hook="local_pairs", averaged=True, steps=6, views=True),
     **both("hook_noop", Case(models.broad, hook="noop")),
+    # The optimizer.
+    **both("zero", Case(models.mlp, zero=True)),
+    "zero_accumulate": Case(models.mlp, zero=True, passes=2, set_to_none=False),
+    "zero_broad": Case(models.broad, zero=True, views=True),
+    **both("in_backward", Case(models.mlp, in_backward=True, options={"bucket_cap_mb": 0.01})),
+    "in_backward_accumulate": Case(models.mlp, in_backward=True, passes=2),
+    "in_backward_unused": Case(models.Branches, loss_of_branch, in_backward=True, options=FIND),
+    "in_backward_hook": Case(models.broad, in_backward=True, hook="fp16", views=True),
+    "in_backward_broad": Case(models.broad, in_backward=True, views=True, options={"bucket_cap_mb": 0.1}),
     **both("resnet18", Case(models.resnet18, steps=2, largest_world=2)),
 }
-# Those that this version of PyTorch has the options for.
+# What PyTorch does not do on the CPU: alone.py is the oracle, and only C++ runs them.
+WHOLE = {
+    **both("sync_bn", Case(models.convnet, sync_bn=True)),
+    "sync_bn_broad": Case(models.broad_convnet, sync_bn=True, views=True),
+    **{f"data_parallel_{count}": Case(models.wide, replicas=count, largest_world=1) for count in (1, 2, 3)},
+}
 KNOWN = inspect.signature(DistributedDataParallel).parameters
-CASES = {name: case for name, case in CASES.items() if case.options.keys() <= KNOWN.keys()}
 VERSION = tuple(map(int, torch.__version__.split(".")[:2]))
-if VERSION < (2, 15):  # Backward refuses it in 2.11; 2.12 to 2.14 were not tried.
-    del CASES["two_forwards"]
-    del CASES["broad_two_forwards"]
+# Cases that this version of PyTorch cannot run, and why; conftest.py tells them.
+LEFT_OUT = {
+    name: "no option " + ", ".join(case.options.keys() - KNOWN.keys())
+    for name, case in CASES.items()
+    if not case.options.keys() <= KNOWN.keys()
+}
+if VERSION < (2, 15):
+    LEFT_OUT |= dict.fromkeys(["two_forwards", "broad_two_forwards"], "2.11 refuses it; 2.12 to 2.14 were not tried")
+CASES = {name: case for name, case in CASES.items() if name not in LEFT_OUT}
 
 
 def main(backends, device, inputs, outputs, *names):

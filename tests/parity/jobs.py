@@ -42,7 +42,7 @@ class Jobs:
         world = len(programs)
         pure = programs == [PYTHON] * world and backend in ("gloo", "rank_order") and self.device == "cpu"
         together = "gloo,rank_order" if pure and world > 2 else backend
-        key = (together, *(program[0] for program in programs))
+        key = (together, *(program[0] for program in programs), *names)
         if key not in self.done:
             self.done[key] = self.run(programs, together, names)
         folder, error = self.done[key]

@@ -1,8 +1,6 @@
 // The networks of the parity tests; models.py has the same ones under the same names.
 #pragma once
 
-#include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/functional/activation.h>
 #include <torch/nn/functional/linear.h>
 #include <torch/nn/modules/activation.h>
@@ -18,6 +16,8 @@
 #include <memory>
 #include <string>
 #include <utility>
+
+#include "lockstep/nn/recompute.h"
 
 namespace lockstep::parity {
 
@@ -124,28 +124,12 @@ struct Mixed : torch::nn::Module {
   torch::nn::Linear head = register_module("head", torch::nn::Linear(width, 10));
 };
 
-// What torch.utils.checkpoint does with use_reentrant=True: computes the block again in backward.
-struct Recompute : torch::autograd::Function<Recompute> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            torch::nn::SequentialImpl* block) {
-    context->save_for_backward({input});
-    context->saved_data["block"] = reinterpret_cast<std::int64_t>(block);
-    return block->forward(input);
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 torch::autograd::variable_list gradients) {
-    auto* const block =
-        reinterpret_cast<torch::nn::SequentialImpl*>(context->saved_data["block"].toInt());
-    const at::AutoGradMode on(true);
-    auto input = context->get_saved_variables().front().detach().requires_grad_();
-    torch::autograd::backward({block->forward(input)}, {gradients.front()});
-    return {input.grad(), at::Tensor()};
-  }
-};
-
+// Computes its block again in backward instead of keeping what it made: a backward inside another
+// one.
 struct Recomputed : torch::nn::Module {
-  at::Tensor forward(const at::Tensor& x) {
-    return head(Recompute::apply(at::relu(trunk(x)), block.get()));
+  at::Tensor forward(const at::Tensor& x) { return head(again(at::relu(trunk(x)))); }
+  at::Tensor again(const at::Tensor& hidden) {
+    return utils::checkpoint([this](const at::Tensor& in) { return block->forward(in); }, hidden);
   }
 
   torch::nn::Linear trunk = register_module("trunk", torch::nn::Linear(20, 128));
@@ -153,6 +137,11 @@ struct Recomputed : torch::nn::Module {
       register_module("block", torch::nn::Sequential(torch::nn::Linear(128, 128), torch::nn::ReLU(),
                                                      torch::nn::Linear(128, 128)));
   torch::nn::Linear head = register_module("head", torch::nn::Linear(128, 10));
+};
+
+// Its block is in two checkpoints, so its parameters get two gradients in a step.
+struct RecomputedTwice : Recomputed {
+  at::Tensor forward(const at::Tensor& x) { return head(again(again(at::relu(trunk(x))))); }
 };
 
 // An embedding with sparse gradients.

@@ -138,8 +138,18 @@ class Recomputed(nn.Module):
         self.block = nn.Sequential(nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 128))
         self.head = nn.Linear(128, 10)
 
+    def again(self, hidden):
+        return checkpoint(self.block, hidden, use_reentrant=True)
+
     def forward(self, x):
-        return self.head(checkpoint(self.block, F.relu(self.trunk(x)), use_reentrant=True))
+        return self.head(self.again(F.relu(self.trunk(x))))
+
+
+class RecomputedTwice(Recomputed):
+    """Its block is in two checkpoints, so its parameters get two gradients in a step."""
+
+    def forward(self, x):
+        return self.head(self.again(self.again(F.relu(self.trunk(x)))))
 
 
 def broad_branches():
@@ -176,6 +186,7 @@ SHAPES = {
     broad_fixed: (128,),
     broad_mixed: (20,),
     Recomputed: (20,),
+    RecomputedTwice: (20,),
 }
 DRAWS = 12  # Batches for each of RANKS ranks.
 RANKS = 4

@@ -5,6 +5,7 @@ import contextlib
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 import tensor_file
@@ -46,19 +47,20 @@ class Run:
         case.prepare(self.net)
         self.net.to(device)
         self.ddp = self.wrap(group) if group else self.net
-        # foreach=True has the bits of torch::optim::SGD in every dtype; the default loop and
-        # fused=True round bfloat16 differently.
-        self.optimizer = torch.optim.SGD(
-            self.net.parameters(),
-            lr=0.05,
-            momentum=case.momentum,
-            weight_decay=case.weight_decay,
-            foreach=True,
-        )
+        self.optimizer = self.make_optimizer(group)
         self.averager = None
         if case.averaged and group:
             self.averager = PeriodicModelAverager(period=2, warmup_steps=START_LOCAL, process_group=group)
         torch.manual_seed(100 + self.rank)
+
+    def make_optimizer(self, group):
+        # foreach=True has the bits of torch::optim::SGD in every dtype; the default loop, which lockstep::optim
+        # follows, and fused=True round bfloat16 differently.
+        options = {"lr": 0.05, "momentum": self.case.momentum, "weight_decay": self.case.weight_decay}
+        options["foreach"] = not (self.case.zero or self.case.in_backward)
+        if self.case.zero and group:
+            return ZeroRedundancyOptimizer(self.net.parameters(), torch.optim.SGD, **options)
+        return torch.optim.SGD(self.net.parameters(), **options)
 
     def wrap(self, group):
         if self.rank > 0:  # Rank 0's values must win, except for what is ignored.
@@ -135,6 +137,10 @@ class Run:
             sizes = self.ddp._get_ddp_logging_data()
             sizes = sizes.get("rebuilt_bucket_sizes") or sizes["bucket_sizes"]
             self.left["buckets"] = torch.tensor([len(sizes.split(","))])
+        if isinstance(self.optimizer, ZeroRedundancyOptimizer):
+            self.optimizer.consolidate_state_dict(0)
+            state = self.optimizer.state_dict()["state"] if self.rank == 0 else {}
+            self.left |= {f"state.{i}": entry["momentum_buffer"] for i, entry in state.items()}
         for name, parameter in self.net.named_parameters(remove_duplicate=False):
             if parameter.grad is not None:
                 self.left[name + ".grad"] = parameter.grad

@@ -2,7 +2,8 @@
 
 import alone
 import pytest
-from ddp_cases import CASES
+import tensor_file
+from ddp_cases import CASES, WHOLE
 from jobs import CPP, PYTHON, assert_same_on_all
 
 # Cases that alone.py can compute.
@@ -12,14 +13,23 @@ PLAIN += ["broad", "broad_mixed", "broad_frozen", "broad_recomputed"]
 IN_BUCKETS = ["broad", "broad_static", "broad_shared", "broad_mixed", "broad_frozen", "broad_recomputed"]
 IN_BUCKETS = dict.fromkeys([*IN_BUCKETS, "broad_small_cap", "broad_ignored", "broad_two_forwards"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["hook_fp16_wrapper", "hook_static", "hook_power_sgd_broad", "hook_local_broad"], 1 / 2)
+IN_BUCKETS |= dict.fromkeys(["hook_bf16_wrapper", "hook_allreduce_broad", "hook_fp16_broad", "hook_noop_views"], 1 / 2)
+IN_BUCKETS |= dict.fromkeys(["hook_power_sgd_rank_4", "hook_power_sgd_bf16", "delayed_broad", "caps_broad"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["join_broad", "join_active_broad", "join_bf16_broad"], 1 / 2)
-IN_BUCKETS |= dict.fromkeys(["broad_threads", "broad_channels_last", "broad_evaluate"], 2 / 3)
+IN_BUCKETS |= dict.fromkeys(["zero_broad", "in_backward_broad", "in_backward_hook"], 1 / 2)
+IN_BUCKETS |= dict.fromkeys(["broad_threads", "broad_channels_last", "broad_evaluate", "hook_channels_last"], 2 / 3)
 
 
-def of_worlds(worlds):
+def of_worlds(worlds, wanted=lambda case: True):
     """All (world size, case) that are run; jobs with the same world size follow each other."""
-    chosen = [(world, name) for world in worlds for name in CASES if world <= CASES[name].largest_world]
+    names = [name for name in CASES if wanted(CASES[name])]
+    chosen = [(world, name) for world in worlds for name in names if world <= CASES[name].largest_world]
     return pytest.mark.parametrize("world, name", chosen)
+
+
+def mixes(case):
+    """Python and C++ ranks can train together: PyTorch's ZeroRedundancyOptimizer sends in another order."""
+    return not case.zero
 
 
 @of_worlds([1, 2, 3, 4])
@@ -58,9 +68,24 @@ def test_over_shared_memory_is_as_one_process_computes_it(jobs, world, name):
     assert_same_on_all(name, CASES[name], world, expected, found)
 
 
-@of_worlds([2])
+@of_worlds([2], mixes)
 @pytest.mark.parametrize("programs", [[PYTHON, CPP], [CPP, PYTHON]], ids=["python_first", "cpp_first"])
 def test_a_python_and_a_cpp_rank_train_together(jobs, programs, world, name):
     expected = jobs.outputs([PYTHON] * world, "gloo")
-    found = jobs.outputs(programs, "gloo")
+    found = jobs.outputs(programs, "gloo", [name for name in CASES if mixes(CASES[name])])
     assert_same_on_all(name, CASES[name], world, expected, found)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3])
+@pytest.mark.parametrize("name", [name for name in WHOLE if WHOLE[name].sync_bn])
+def test_sync_batch_norm_is_as_one_process_on_the_whole_batch(jobs, world, name):
+    expected = alone.train_whole(WHOLE[name], world, jobs.inputs)
+    found = jobs.outputs([CPP] * world, "gloo" if world == 1 else "shm", [*WHOLE])
+    alone.assert_close(expected, [tensor_file.read(found / f"{name}.{rank}") for rank in range(world)])
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if WHOLE[name].replicas])
+def test_data_parallel_is_as_one_process_on_the_whole_batch(jobs, name):
+    expected = alone.train_whole(WHOLE[name], WHOLE[name].replicas, jobs.inputs)
+    found = jobs.outputs([CPP], "gloo", [*WHOLE])
+    alone.assert_close(expected, [tensor_file.read(found / f"{name}.0")])
