@@ -98,8 +98,10 @@ class DistributedDataParallel {
 
   // For ranks with different numbers of inputs: a rank whose `body`, the training loop, has
   // returned takes part in the steps of the others with zeros. When all have returned, all have the
-  // model of a rank that made the most steps. Forwards without gradients belong outside. Throws
-  // UsageError with static_graph, mean_over_samples, sparse gradients or check_replicas_every.
+  // model of a rank that made the most steps. Forwards without gradients belong outside. What
+  // `body` throws comes out, and the errors of the others tell it. Throws UsageError with
+  // static_graph, mean_over_samples, sparse gradients or check_replicas_every, and for a module
+  // with batch normalization over the ranks unless all stop with the first that has no inputs.
   template <class Body>
   void join(Body&& body, const JoinOptions& options = {}) {
     struct End {
@@ -108,7 +110,14 @@ class DistributedDataParallel {
     };
     replica_->begin_join(options);
     const End end{*replica_};
-    std::forward<Body>(body)();
+    try {
+      std::forward<Body>(body)();
+    } catch (const PeerError&) {  // The others know.
+      throw;
+    } catch (const std::exception& error) {
+      replica_->fail(error.what());
+      throw;
+    }
     replica_->shadow_others();
   }
 

@@ -1,10 +1,39 @@
 // The part of Replica that is for ranks with batches of different sizes, or different numbers of
 // them.
+#include <c10/util/Exception.h>
+#include <torch/nn/module.h>
+
 #include "lockstep/base/error.h"
+#include "lockstep/nn/batch_norm.h"
 #include "lockstep/parallel/reducer.h"
 #include "lockstep/parallel/replica.h"
 
 namespace lockstep::parallel {
+namespace {
+
+constexpr std::int64_t kManySteps = 1000;  // Without inputs, before a warning, as in PyTorch.
+
+bool works_over_ranks(const torch::nn::Module& module) {
+  const auto* layer = dynamic_cast<const nn::Synchronizable*>(&module);
+  return layer != nullptr && layer->ranks() && layer->ranks()->size() > 1;
+}
+
+// A rank without inputs runs no forward, so it would not meet the others in such a layer.
+void require_no_sync_batch_norm(const torch::nn::Module& module) {
+  const auto require = [](const torch::nn::Module& layer, const std::string& name) {
+    if (works_over_ranks(layer)) {
+      throw UsageError("join: " + name +
+                       " normalizes over all ranks, and a rank without inputs does not follow it; "
+                       "set throw_on_early_termination, or do not synchronize batch normalization");
+    }
+  };
+  require(module, "the module");  // By itself: it need not be held by a shared pointer.
+  for (const auto& item : module.named_modules("", /*include_self=*/false)) {
+    require(*item.value(), "'" + item.key() + "'");
+  }
+}
+
+}  // namespace
 
 void Replica::begin_join(const JoinOptions& options) {
   errors_.run([&] {
@@ -28,6 +57,9 @@ void Replica::begin_join(const JoinOptions& options) {
                          "module without sparse");
       }
     }
+    if (!options.throw_on_early_termination) {
+      require_no_sync_batch_norm(module_);
+    }
     join_.emplace(group_, reducer_->parameters().front().tensor.device(), options);
   });
 }
@@ -39,10 +71,15 @@ void Replica::end_join() noexcept {
 
 void Replica::shadow_others() {
   bool has_most_steps = true;
+  std::int64_t steps = 0;
   errors_.run([&] {
     while (join_->shadow_forward() > 0) {
       has_most_steps = false;
       shadow_step();
+      if (++steps == kManySteps) {
+        TORCH_WARN("join: rank ", group_.rank(), " of ", group_.size(), " has had no inputs for ",
+                   steps, " steps of the others; deal inputs out more evenly, or training is slow");
+      }
     }
     auto tensors = states(module_, ignored_);
     if (!forward_sync_buffers_) {  // Parameters come first.

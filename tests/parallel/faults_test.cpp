@@ -1,7 +1,5 @@
 // What data-parallel training says when a rank is gone, late or out of step.
 #include <gmock/gmock.h>
-#include <torch/nn/modules/linear.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -10,63 +8,35 @@
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/parallel/nets.h"
+#include "tests/parallel/victim.h"
 
 namespace lockstep {
 namespace {
 
 using ::testing::AllOf;
+using testing::Eventful;
+using testing::expect_killed;
 using ::testing::HasSubstr;
 using testing::input_of;
 using testing::run_ranks;
+using testing::step;
 using ::testing::ThrowsMessage;
-using Clock = std::chrono::steady_clock;
-
-// Calls `act` in the forward of one step on one rank.
-struct Eventful : torch::nn::Module {
-  Eventful() { register_module("net", net); }
-  at::Tensor forward(const at::Tensor& input) {
-    if (act) {
-      act();
-    }
-    return net->forward(input);
-  }
-  std::function<void()> act;
-  torch::nn::Linear net{4, 2};
-};
-
-void step(DistributedDataParallel<Eventful>& ddp, const Group& world) {
-  ddp.zero_grad();
-  ddp(input_of(world.rank())).sum().backward();
-}
+using testing::with_victim;
 
 TEST(Faults, KilledInBackwardIsNamedWithinASecond) {
-  EXPECT_THAT(
-      [] {
-        spawn(3, [](int) {
-          auto world = init_process_group({.backend = "shm"});
-          auto net = std::make_shared<Eventful>();
-          DistributedDataParallel ddp(net, world);
-          step(ddp, world);
-          auto loss = ddp(input_of(world.rank())).sum();
-          if (world.rank() == 1) {
-            net->net->weight.register_hook([](const at::Tensor&) { ::kill(::getpid(), SIGKILL); });
-          }
-          world.barrier();
-          const auto start = Clock::now();
-          EXPECT_THAT([&] { loss.backward(); },
-                      ThrowsMessage<PeerError>(
-                          AllOf(HasSubstr("DistributedDataParallel, backward of step 2 on rank " +
-                                          std::to_string(world.rank()) + " of 3"),
-                                HasSubstr("rank 1 (pid "), HasSubstr("SIGKILL"))));
-          EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
-          if (::testing::Test::HasFailure()) {
-            throw std::runtime_error("expectations failed, see above");
-          }
-          // Leaves the report to the one that was killed.
-          std::this_thread::sleep_for(std::chrono::seconds(5));
-        });
-      },
-      ThrowsMessage<SpawnError>(HasSubstr("rank 1")));
+  with_victim(3, 1, [](Group& world) {
+    auto net = std::make_shared<Eventful>();
+    DistributedDataParallel ddp(net, world);
+    step(ddp, world);
+    auto loss = ddp(input_of(world.rank())).sum();
+    if (world.rank() == 1) {
+      net->net->weight.register_hook([](const at::Tensor&) { ::raise(SIGKILL); });
+    }
+    world.barrier();
+    expect_killed(
+        1, "DistributedDataParallel, backward of step 2 on rank " + std::to_string(world.rank()),
+        [&] { loss.backward(); }, std::chrono::seconds(1));
+  });
 }
 
 TEST(Faults, SlowForwardIsWaitedFor) {

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
-#include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/utils.h>
 
@@ -256,28 +255,6 @@ TEST(MeanOverSamples, RefusesWhatItCannotWeigh) {
   EXPECT_THAT([&] { ddp.register_comm_hook(noop_hook()); },
               ThrowsMessage<UsageError>(HasSubstr("a hook divides by itself")));
   EXPECT_THAT([&] { ddp.join([] {}); }, ThrowsMessage<UsageError>(HasSubstr("mean_over_samples")));
-}
-
-TEST(Join, RefusesWhatCannotBeShadowed) {
-  const auto world = init_process_group();
-  torch::nn::Linear net(4, 2);
-  DistributedDataParallel fixed(net, world, {.static_graph = true});
-  EXPECT_THAT([&] { fixed.join([] {}); }, ThrowsMessage<UsageError>(HasSubstr("static_graph")));
-  DistributedDataParallel ddp(net, world);
-  EXPECT_THAT([&] { ddp.join([&] { ddp.join([] {}); }); },
-              ThrowsMessage<UsageError>(HasSubstr("inside a join already")));
-  EXPECT_THAT(
-      [&] {
-        ddp.join([&] {
-          const at::NoGradGuard no_grad;
-          ddp(input_of(0));
-        });
-      },
-      ThrowsMessage<UsageError>(HasSubstr("evaluate outside")));
-  torch::nn::Embedding words(torch::nn::EmbeddingOptions(5, 3).sparse(true));
-  DistributedDataParallel sparse(words, world);
-  EXPECT_THAT([&] { sparse.join([] {}); },
-              ThrowsMessage<UsageError>(HasSubstr("'weight' is sparse")));
 }
 
 }  // namespace
