@@ -191,6 +191,7 @@ void StepJobs::take_turn(StepContender contender, const Turn& turn, StepRow& row
     const auto json = nlohmann::json::parse(answer);
     sum += median(json.at("seconds"));
     measured.peak_bytes = std::max<std::int64_t>(measured.peak_bytes, json.at("peak_bytes"));
+    measured.optimizer_bytes = json.at("optimizer_bytes");
     if (!json.at("loss").is_number()) {
       jobs_[contender].front()->reject("came to a loss that is no number: '" + answer + "'");
     }

@@ -50,6 +50,10 @@ std::optional<double> StepMeasured::peak() const {
   return rounds.empty() ? std::nullopt : std::optional(static_cast<double>(peak_bytes));
 }
 
+std::optional<double> StepMeasured::optimizer() const {
+  return rounds.empty() ? std::nullopt : std::optional(static_cast<double>(optimizer_bytes));
+}
+
 std::optional<double> StepRow::ratio(StepContender first, StepContender second) const {
   const auto& above = measured[first].rounds;
   const auto& below = measured[second].rounds;
@@ -110,14 +114,20 @@ void print_step_row(const StepRow& row) {
 }
 
 void print_step_memory(const std::vector<StepRow>& rows) {
-  std::printf("\npeak memory, MiB; what our ranks exchange; samples a second\n\n");
+  std::printf(
+      "\npeak memory and the optimizer's state, MiB; what our ranks exchange; samples a "
+      "second\n\n");
   print_headings();
-  std::printf(" %12s %12s %8s %8s %11s %11s\n", "bytes", "copied", "buckets", "hidden", "samples/s",
-              "PyTorch's");
+  std::printf(" %9s %9s %12s %12s %8s %8s %11s %11s\n", "state", "PyTorch's", "bytes", "copied",
+              "buckets", "hidden", "samples/s", "PyTorch's");
   for (const auto& row : rows) {
     print_place(row);
     for (const auto& measured : row.measured) {
       std::printf(" %10s", fixed(scaled(measured.peak(), 1.0 / (1 << 20)), 1).c_str());
+    }
+    for (const StepContender contender : kParallel) {
+      const auto state = row.measured[contender].optimizer();
+      std::printf(" %9s", fixed(scaled(state, 1.0 / (1 << 20)), 2).c_str());
     }
     std::printf(" %12s %12s %8lld %8s", size_text(static_cast<std::uint64_t>(row.bytes)).c_str(),
                 size_text(static_cast<std::uint64_t>(row.copied)).c_str(),
@@ -158,6 +168,7 @@ void print_step_json(const StepRow& row) {
         {"steps", measured.steps},
         {"samples_per_s", as_json(row.samples_per_second(static_cast<StepContender>(i)))},
         {"peak_bytes", as_json(measured.peak())},
+        {"optimizer_bytes", as_json(measured.optimizer())},
         {"loss", as_json(measured.loss)}};
   }
   std::printf("%s\n", line.dump().c_str());

@@ -28,11 +28,13 @@ struct StepMeasured {
   std::vector<double> rounds;  // Seconds of a step, the median of each round.
   int steps = 0;               // Timed in each round.
   std::int64_t peak_bytes = 0;
-  std::optional<double> loss;  // After the last round.
+  std::int64_t optimizer_bytes = 0;  // Of its state, on rank 0.
+  std::optional<double> loss;        // After the last round.
 
   // Nothing if it took no part.
   [[nodiscard]] std::optional<double> seconds() const;
   [[nodiscard]] std::optional<double> peak() const;
+  [[nodiscard]] std::optional<double> optimizer() const;
 };
 
 struct StepRow {
@@ -72,6 +74,7 @@ inline constexpr const char* kStepNotes =
   effic.               step time of the plain side divided by that of DistributedDataParallel
   overhead             what DistributedDataParallel adds to the plain side's step
   peak memory          of the process of rank 0; on a GPU, of its tensors
+  state                of the optimizer, on rank 0, MiB
   bytes                of gradients that a rank of ours sums in each step
   copied               of these, into buckets; the others are made there
   samples/s            of all ranks

@@ -108,6 +108,12 @@ def peak_bytes(device):
         return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmHWM:"))
 
 
+def optimizer_bytes(optimizer):
+    own = optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer  # This rank's share.
+    tensors = [value for state in own.state.values() for value in state.values() if torch.is_tensor(value)]
+    return sum(tensor.nbytes for tensor in tensors)
+
+
 def timed_steps(training, device, warm, steps):
     for group in training.optimizer.param_groups:  # As hold_weights() of benchmarks/step/training.h.
         group["lr"] = 0
@@ -126,7 +132,8 @@ def timed_steps(training, device, warm, steps):
             start = time.perf_counter()
             loss = training.step()
             seconds.append(time.perf_counter() - start)
-    return {"seconds": seconds, "loss": loss.item(), "peak_bytes": peak_bytes(device)}
+    memory = {"peak_bytes": peak_bytes(device), "optimizer_bytes": optimizer_bytes(training.optimizer)}
+    return {"seconds": seconds, "loss": loss.item(), **memory}
 
 
 def carry_out(order, training, device):

@@ -10,8 +10,8 @@
 //
 //   check N        N steps; the answer has their losses
 //   time WARM N    WARM steps, then N whose time is taken, with weights as they are now; the answer
-//   has the seconds of each (on a
-//                  GPU, where steps overlap, of all together divided by N) and the last loss
+//                  has the seconds of each (on a GPU, where steps overlap, of all together divided
+//                  by N), the last loss, and the memory of this rank
 #include <ATen/Parallel.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <fcntl.h>
@@ -111,7 +111,8 @@ class Ranks {
     }
     nlohmann::json answer{{"seconds", seconds},
                           {"loss", loss.item<double>()},
-                          {"peak_bytes", cuda_ ? peak_gpu_bytes() : peak_host_bytes()}};
+                          {"peak_bytes", cuda_ ? peak_gpu_bytes() : peak_host_bytes()},
+                          {"optimizer_bytes", training_.optimizer_bytes()}};
     if (auto stats = training_.stats()) {
       stats->communication_seconds -= before->communication_seconds;
       stats->waiting_seconds -= before->waiting_seconds;

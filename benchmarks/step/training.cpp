@@ -218,6 +218,16 @@ at::Tensor Training::train(const at::Tensor& images, const at::Tensor& labels) {
 
 void Training::hold_weights() { optimizer_->set_lr(0); }
 
+std::size_t Training::optimizer_bytes() const {
+  std::size_t bytes = 0;
+  for (const auto& [number, tensors] : optimizer_->state_dict().state) {
+    for (const auto& [name, tensor] : tensors) {
+      bytes += tensor.nbytes();
+    }
+  }
+  return bytes;
+}
+
 std::optional<DistributedDataParallelStats> Training::stats() const {
   return stats_ ? std::optional(stats_()) : std::nullopt;
 }

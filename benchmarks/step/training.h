@@ -59,6 +59,8 @@ class Training {
 
   // Nothing without DistributedDataParallel.
   [[nodiscard]] std::optional<DistributedDataParallelStats> stats() const;
+  // Of the optimizer's state on this rank.
+  [[nodiscard]] std::size_t optimizer_bytes() const;
 
  private:
   void make(const TrainingOptions& options, const std::optional<Group>& group, auto network);

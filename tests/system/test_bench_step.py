@@ -121,6 +121,11 @@ def test_variants_have_a_row_each():
     assert [row["variant"] for row in rows] == ["", *variants[1:]]
     assert [row["bytes_per_step"] > 0 for row in rows] == [True, True, True, False]
     assert len({round(row["sides"]["ours"]["loss"], 3) for row in rows}) == 1
+    # Rank 0's share is the largest weight, which has more elements than all others.
+    shared, whole = 4 * 784 * 256, rows[0]["bytes_per_step"]
+    for row in rows:
+        expected = shared if row["variant"] == "zero" else whole
+        assert row["sides"]["ours"]["optimizer_bytes"] == row["sides"]["pytorch"]["optimizer_bytes"] == expected
 
 
 def test_with_three_ranks_sums_in_both_orders_are_compared():
