@@ -7,7 +7,16 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
 #include "lockstep/base/error.h"
+#include "lockstep/checkpoint/pt_file.h"
+#include "lockstep/train/checkpoint/optimizer_value.h"
+#include "lockstep/train/checkpoint/tensor_value.h"
 #include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/sgd.h"
 #include "tests/comm/ranks.h"
@@ -80,6 +89,20 @@ class AsPython {
   ZeroRedundancyOptimizer<AdamW> optimizer_;
 };
 
+// As torch.save writes it.
+void save(const std::string& path, const OptimizerState& state) {
+  Snapshot snapshot;
+  const auto root =
+      to_value(state, [&](const at::Tensor& tensor) { return snapshot.take(tensor); });
+  const auto memory = std::make_shared<std::vector<double>>(snapshot.bytes() / sizeof(double) + 1);
+  snapshot.copy_to({memory, memory->data()});
+  std::ofstream file(path, std::ios::binary);
+  checkpoint::write_pt(root, [&](std::span<const std::byte> bytes) {
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  });
+}
+
 TEST(ZeroRedundancyOptimizer, HasTheBitsOfPythonAndAStateForIt) {
   const test::TemporaryFolder folder;
   test::run_python("train/optim/run_zero.py", {folder.file("")});
@@ -98,12 +121,14 @@ TEST(ZeroRedundancyOptimizer, HasTheBitsOfPythonAndAStateForIt) {
         const auto all = whole.optimizer().consolidate_state_dict(to);
         if (world.rank() == to) {
           whole.expect_pythons_state(all);
+          save(folder.file(std::to_string(ranks) + ".ours.pt"), all);
         } else {
           EXPECT_EQ(all.state.size(), own.state.size());
         }
       }
     });
   }
+  test::run_python("train/optim/run_zero.py", {folder.file(""), "load"});
 }
 
 std::vector<at::Tensor> two_params() {
