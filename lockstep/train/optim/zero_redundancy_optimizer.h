@@ -17,7 +17,8 @@ namespace lockstep::optim {
 
 // A step updates the parameters of this rank, then each goes to all ranks: the bits are those of
 // the optimizer without sharding. Its gradients must be the same on all ranks, as after a backward
-// of DistributedDataParallel. step() throws PeerError if a rank is gone.
+// of DistributedDataParallel. step() throws PeerError if a rank is gone. It does not belong inside
+// DistributedDataParallel::join(): a rank without inputs calls no step().
 template <class Local>
 class ZeroRedundancyOptimizer : public Local {
  public:
