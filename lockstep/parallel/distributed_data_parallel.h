@@ -12,12 +12,14 @@
 
 #include <torch/nn/module.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/parallel/autograd/tensor_visitor.h"
 #include "lockstep/parallel/held_module.h"
