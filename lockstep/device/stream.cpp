@@ -9,11 +9,20 @@ c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-c10::Stream side_stream(c10::Device device) {
-  return device.is_cpu()
-             ? current_stream(device)
-             : c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+namespace {
+
+// LibTorch has two pools of streams, by priority, and deals each of them out in turn.
+c10::Stream from_pool(c10::Device device, bool high_priority) {
+  return device.is_cpu() ? current_stream(device)
+                         : c10::impl::VirtualGuardImpl(device.type())
+                               .getStreamFromGlobalPool(device, high_priority);
 }
+
+}  // namespace
+
+c10::Stream side_stream(c10::Device device) { return from_pool(device, /*high_priority=*/false); }
+
+c10::Stream copy_stream(c10::Device device) { return from_pool(device, /*high_priority=*/true); }
 
 void make_wait(const c10::Stream& waiting, const c10::Stream& other) {
   if (waiting == other) {

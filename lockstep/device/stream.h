@@ -8,8 +8,13 @@ namespace lockstep::device {
 
 c10::Stream current_stream(c10::Device device);
 
-// A stream beside the current one; several that are asked for may be the same.
+// A stream beside the current one; several that are asked for may be the same. It may be recorded
+// as a CUDA graph.
 c10::Stream side_stream(c10::Device device);
+
+// The same for threads that work while another one may record: it is never one of side_stream()'s,
+// whose work would become a part of the graph. Never record it.
+c10::Stream copy_stream(c10::Device device);
 
 // Work launched on `waiting` from now on runs after the work that `other` has now. The host does
 // not wait.

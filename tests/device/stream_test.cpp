@@ -8,6 +8,7 @@ namespace {
 TEST(Stream, TheCpuHasOneAndNothingWaits) {
   const auto stream = current_stream(at::kCPU);
   EXPECT_EQ(side_stream(at::kCPU), stream);
+  EXPECT_EQ(copy_stream(at::kCPU), stream);
   EXPECT_NO_THROW(make_wait(stream, stream));
 }
 

@@ -130,8 +130,10 @@ struct DataLoader::State {
                       ? std::make_shared<const EpochPlan>(options.batch_sampler->batches(), seed)
                       : std::make_shared<const EpochPlan>(sampler->indices(), options.batch_size,
                                                           options.drop_last, seed);
-      return std::make_shared<Epoch>(std::move(plan), maker,
-                                     Transfer(options.pin_memory, options.device),
+      if (!transfer) {
+        transfer.emplace(options.pin_memory, options.device);
+      }
+      return std::make_shared<Epoch>(std::move(plan), maker, *transfer,
                                      EpochWorkers{.pool = workers(), .parts = parts});
     } catch (...) {
       repeat_begun();
@@ -168,6 +170,8 @@ struct DataLoader::State {
   std::optional<DistributedSampler> distributed;
   std::shared_ptr<const BatchMaker> maker;
   std::int64_t parts;  // Of a batch, made by several workers.
+  // Of all epochs: LibTorch keeps memory that was freed for the stream that had it.
+  std::optional<Transfer> transfer;
   std::shared_ptr<WorkerPool> pool;
   std::shared_ptr<Epoch> epoch;          // The last one begun.
   std::shared_ptr<Epoch> prepared;       // By prefetch(), for the next begin().

@@ -19,11 +19,22 @@ void for_each_tensor(Sample& batch, const Function& function) {
   }
 }
 
+// Streams that are recorded as CUDA graphs come from LibTorch's pool of normal priority, as do
+// NCCL's. A copy on one of them would be recorded, and the batch never filled.
+std::optional<c10::Stream> copy_stream(const std::optional<c10::Device>& device) {
+  if (!device) {
+    return std::nullopt;
+  }
+  return c10::impl::VirtualGuardImpl(device->type())
+      .getStreamFromGlobalPool(*device, /*isHighPriority=*/true);
+}
+
 }  // namespace
 
 Transfer::Transfer(bool pin_memory, std::optional<c10::Device> device)
     : pin_memory_((pin_memory || (device && device->is_cuda())) && at::hasCUDA()),
-      device_(device && device->is_cpu() ? std::nullopt : device) {}
+      device_(device && device->is_cpu() ? std::nullopt : device),
+      stream_(copy_stream(device_)) {}
 
 Transferred Transfer::start(Sample batch) const {
   if (pin_memory_) {
@@ -36,13 +47,12 @@ Transferred Transfer::start(Sample batch) const {
   if (!device_) {
     return {std::move(batch), std::nullopt};
   }
-  const c10::impl::VirtualGuardImpl device(device_->type());
-  const c10::StreamGuard guard(device.getStreamFromGlobalPool(*device_));
+  const c10::StreamGuard guard(*stream_);
   for_each_tensor(batch, [&](at::Tensor& tensor) {
     tensor = tensor.to(tensor.options().device(*device_), /*non_blocking=*/true);
   });
   c10::Event copied(device_->type());
-  copied.record(guard.current_stream());
+  copied.record(*stream_);
   return {std::move(batch), std::move(copied)};
 }
 

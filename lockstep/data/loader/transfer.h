@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 #include <c10/core/Event.h>
+#include <c10/core/Stream.h>
 
 #include <optional>
 
@@ -16,13 +17,15 @@ struct Transferred {
   std::optional<c10::Event> copied;
 };
 
+// Copies of one share a stream.
 class Transfer {
  public:
   // Without a device, or with the CPU, batches stay where they are, in page-locked memory if
   // `pin_memory` and there is a GPU; as in Python, it means nothing where there is none.
   Transfer(bool pin_memory, std::optional<c10::Device> device);
 
-  // Starts the copy on a stream beside the current one, and does not wait for it.
+  // Starts the copy on a stream of its own, and does not wait for it. Any thread may call it, also
+  // while another one records a CUDA graph.
   [[nodiscard]] Transferred start(Sample batch) const;
 
   // What is given to the current stream from now on finds the whole batch. The host does not wait.
@@ -31,6 +34,7 @@ class Transfer {
  private:
   bool pin_memory_;
   std::optional<c10::Device> device_;
+  std::optional<c10::Stream> stream_;  // None if batches stay.
 };
 
 }  // namespace lockstep::data

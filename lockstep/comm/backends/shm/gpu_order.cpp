@@ -21,7 +21,7 @@ std::optional<at::Device> gpu_of(const std::vector<at::Tensor>& tensors) {
 std::function<void()> after_current_stream(at::Device gpu, std::function<void()> run) {
   const auto ready = std::make_shared<c10::Event>(gpu.type());
   ready->record(device::current_stream(gpu));
-  return [ready, stream = device::side_stream(gpu), run = std::move(run)] {
+  return [ready, stream = device::copy_stream(gpu), run = std::move(run)] {
     const c10::StreamGuard guard(stream);
     ready->block(stream);
     run();

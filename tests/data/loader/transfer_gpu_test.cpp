@@ -1,0 +1,61 @@
+// Batches that are copied to a GPU while a graph is recorded. Runs where there is one.
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/StreamGuard.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+#include "lockstep/data/loader/transfer.h"
+#include "lockstep/device/graph.h"
+#include "lockstep/device/stream.h"
+
+namespace lockstep::data {
+namespace {
+
+const c10::Device kGpu("cuda:0");
+// More than LibTorch has streams in a pool, which it deals out in turn.
+constexpr int kBatches = 100;
+
+std::vector<Transferred> started_by_a_worker(const Transfer& transfer) {
+  std::vector<Transferred> started;
+  std::thread worker([&] {
+    for (int i = 0; i < kBatches; ++i) {
+      started.push_back(transfer.start({at::full({1 << 16}, i + 1.0), at::full({1}, i + 1.0)}));
+    }
+  });
+  worker.join();
+  return started;
+}
+
+TEST(TransferOnAGpu, ARecordingTakesNoCopyOfAWorker) {
+  const Transfer transfer(/*pin_memory=*/true, kGpu);
+  const auto counter = at::zeros({1}, kGpu);
+  const c10::StreamGuard recorded(device::side_stream(kGpu));
+  std::vector<Transferred> started;
+  device::Graph graph([&] {
+    counter.add_(1);
+    started = started_by_a_worker(transfer);
+    counter.add_(1);
+  });
+  ASSERT_EQ(started.size(), static_cast<std::size_t>(kBatches));
+  for (int i = 0; i < kBatches; ++i) {
+    const Sample batch = Transfer::finish(std::move(started[static_cast<std::size_t>(i)]));
+    EXPECT_TRUE(batch.data.eq(i + 1).all().item<bool>()) << "batch " << i;
+    EXPECT_EQ(batch.target.item<double>(), i + 1.0);
+  }
+  graph.replay();
+  graph.replay();
+  EXPECT_EQ(counter.item<double>(), 4);
+}
+
+// Whichever streams are asked for in between.
+TEST(TransferOnAGpu, CopiesOnNoStreamThatMayBeRecorded) {
+  for (int i = 0; i < kBatches; ++i) {
+    EXPECT_NE(device::copy_stream(kGpu), device::side_stream(kGpu));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::data
