@@ -1,22 +1,26 @@
 // Two ranks that share one GPU train as one rank does with the whole batch.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
-#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "tests/comm/ranks.h"
+#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -76,35 +80,42 @@ TEST(SharedGpu, TwoRanksTrainAsOneWithTheWholeBatch) {
       "cpu:shm,cuda:shm");
 }
 
-TEST(SharedGpu, AKilledRankIsNamedWithinASecond) {
+// The body of both ranks: rank 1 kills itself in a backward. Returns 0 if rank 0 learned of it.
+int train_until_rank_1_dies(const std::string& file, int rank) {
   using Clock = std::chrono::steady_clock;
-  EXPECT_THAT(
-      [] {
-        spawn(2, [](int) {
-          auto world = init_process_group({.backend = "cpu:shm,cuda:shm"});
-          auto net = wide_net();
-          DistributedDataParallel ddp(net, world);
-          ddp(whole_batch(0)).sum().backward();
-          auto loss = ddp(whole_batch(1)).sum();
-          if (world.rank() == 1) {
-            net->parameters().front().register_hook(
-                [](const at::Tensor&) { ::kill(::getpid(), SIGKILL); });
-          }
-          world.barrier();
-          const auto start = Clock::now();
-          EXPECT_THAT(
-              [&] { loss.backward(); },
+  auto world = init_process_group({.backend = "cpu:shm,cuda:shm",
+                                   .init_method = "file://" + file,
+                                   .rank = rank,
+                                   .world_size = 2,
+                                   .timeout = std::chrono::seconds(60)});
+  auto net = wide_net();
+  DistributedDataParallel ddp(net, world);
+  ddp(whole_batch(0)).sum().backward();
+  auto loss = ddp(whole_batch(1)).sum();
+  if (rank == 1) {
+    net->parameters().front().register_hook([](const at::Tensor&) { ::raise(SIGKILL); });
+  }
+  world.barrier();
+  const auto start = Clock::now();
+  EXPECT_THAT([&] { loss.backward(); },
               ::testing::ThrowsMessage<PeerError>(::testing::AllOf(
                   ::testing::HasSubstr("DistributedDataParallel, backward of step 2 on rank 0"),
                   ::testing::HasSubstr("rank 1 (pid "), ::testing::HasSubstr("SIGKILL"))));
-          EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
-          if (::testing::Test::HasFailure()) {
-            throw std::runtime_error("expectations failed, see above");
-          }
-          std::this_thread::sleep_for(std::chrono::seconds(5));  // The report is the killed one's.
-        });
-      },
-      ::testing::ThrowsMessage<SpawnError>(::testing::HasSubstr("rank 1")));
+  EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+// Not by spawn(), which ends the others when one dies.
+TEST(SharedGpu, AKilledRankIsNamedWithinASecond) {
+  const test::TemporaryFolder folder;
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.push_back(test::fork_child(
+        [&, rank] { return train_until_rank_1_dies(folder.file("store"), rank); }));
+  }
+  EXPECT_EQ(test::wait_for(ranks[0]), 0);
+  const int killed = test::wait_for(ranks[1]);
+  EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL);
 }
 
 TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {
@@ -124,6 +135,35 @@ TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {
         }
         EXPECT_THAT(step.why_eager(), ::testing::HasSubstr("use the backend nccl"));
         EXPECT_EQ(ddp.stats().steps, 6);
+      },
+      "cpu:shm,cuda:shm");
+}
+
+// Backward runs hooks on a thread of autograd, which records nothing itself.
+TEST(SharedGpu, ACollectiveInBackwardAloneRunsEagerlyToo) {
+  testing::run_ranks(
+      2,
+      [](Group& world) {
+        const auto weight = at::ones({4}, at::kCUDA).requires_grad_();
+        GraphedStep step([&](const at::Tensor& images) {
+          weight.mutable_grad().reset();
+          const auto product = weight * images;
+          product.register_hook([&](const at::Tensor& grad) {
+            auto sum = grad.clone(at::MemoryFormat::Contiguous);
+            world.all_reduce(sum).wait();
+            return sum;
+          });
+          const auto loss = product.sum();
+          loss.backward();
+          return loss;
+        });
+        const auto images = at::ones({4}, at::kCUDA) * (world.rank() + 1);
+        for (int i = 0; i < 6; ++i) {
+          step(images);
+          EXPECT_TRUE(weight.grad().equal(images * world.size())) << "call " << i;
+        }
+        EXPECT_FALSE(step.is_recorded());
+        EXPECT_THAT(step.why_eager(), ::testing::HasSubstr("cannot be recorded as a CUDA graph"));
       },
       "cpu:shm,cuda:shm");
 }

@@ -100,7 +100,7 @@ at::Tensor ShmBackend::allocateTensor(long size, at::TensorOptions options) {
 WorkPointer ShmBackend::enqueue(Call call, Run run) {
   group_->team->watch().throw_if_broken();
   const auto gpu = gpu_of(call.outputs);
-  if (gpu && device::Graph::recording() != nullptr) {
+  if (gpu && device::Graph::is_stream_recorded()) {
     throw UsageError(what("a collective") +
                      ": the host does it, so it cannot be recorded as a CUDA graph; use nccl");
   }
