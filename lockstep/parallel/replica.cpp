@@ -58,9 +58,11 @@ void Replica::broadcast(const std::vector<at::Tensor>& tensors, const Broadcast&
   }
 }
 
-// Rank 0's; while ranks join, those of the highest rank with inputs.
+// Rank 0's; while ranks join, those of the highest rank with inputs. A step that is recorded has it
+// always: what runs before a replay is not known now.
 void Replica::sync_buffers(bool has_inputs) {
-  if (!buffers_are_due_ || !forward_sync_buffers_ || group_.size() == 1) {
+  const bool is_due = buffers_are_due_ || device::Graph::recording() != nullptr;
+  if (!is_due || !forward_sync_buffers_ || group_.size() == 1) {
     return;
   }
   const auto tensors = buffers(module_, ignored_);
@@ -155,8 +157,14 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
 
 void Replica::finish_step(const CommunicationTimes& times) {
   if (graph_ != nullptr) {  // A step is what runs, in replays.
-    graph_->after_replay([this, weak = std::weak_ptr(reducer_)] {
+    // They write to the buckets of now, although an eager step may give these buckets other memory.
+    std::vector<at::Tensor> memory;
+    for (const auto& bucket : reducer_->buckets()) {
+      memory.push_back(bucket.contents());
+    }
+    graph_->after_replay([this, weak = std::weak_ptr(reducer_), memory = std::move(memory)] {
       if (weak.lock()) {
+        buffers_are_due_ = true;
         count_step();
       }
     });

@@ -158,6 +158,34 @@ TEST(GraphedDdp, AFailedRecordingDoesNotDisturbTraining) {
   });
 }
 
+// An eager step leaves memory to a gradient that was kept, and replays go on writing to it.
+TEST(GraphedDdp, ReplaysKeepTheMemoryOfTheirBuckets) {
+  on_a_deterministic_gpu([](Group& world) {
+    auto net = small_net();
+    DistributedDataParallel ddp(net, world, {.reduce_alone = true});
+    GraphedStep step([&](const at::Tensor& images) {
+      net->zero_grad();
+      const auto loss = ddp(images).square().sum();
+      loss.backward();
+      return loss;
+    });
+    const auto images = at::randn({16, 3, 8, 8}, at::kCUDA);
+    for (int i = 0; i < 5; ++i) {
+      step(images);
+    }
+    ASSERT_TRUE(step.is_recorded()) << step.why_eager();
+    auto kept = net->parameters().front().grad();
+    const auto memory = kept.storage().getWeakStorageImpl();
+    step(images.narrow(0, 0, 5));
+    ASSERT_FALSE(net->parameters().front().grad().is_alias_of(kept));
+    kept.reset();
+    EXPECT_FALSE(memory.expired());
+    step(images);
+    EXPECT_FALSE(memory.expired());
+    EXPECT_EQ(ddp.stats().steps, 7);
+  });
+}
+
 TEST(GraphedDdp, SaysWhichOptionCannotBeRecorded) {
   on_a_deterministic_gpu([](Group& world) {
     const DistributedDataParallelOptions options{.find_unused_parameters = true};
