@@ -1,12 +1,13 @@
 // Compiled where CUDA is found; graph_missing.cpp stands in elsewhere.
 #include "lockstep/device/graph.h"
 
-#include <ATen/Context.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 
+#include <exception>
 #include <utility>
 
 namespace lockstep::device {
@@ -42,6 +43,20 @@ void abandon(at::cuda::CUDAGraph& graph, c10::DeviceIndex device, at::cuda::Memp
   }
 }
 
+// After a capture that was invalidated, the generator of LibTorch 2.11 refuses to work outside of
+// one. It leaves it with the end of a capture that succeeds, so there is a small one: another state
+// object would not be the one from which earlier graphs draw.
+void release_generator() {
+  try {
+    const auto anything = at::zeros({1}, at::kCUDA);
+    at::cuda::CUDAGraph graph;
+    graph.capture_begin(at::cuda::graph_pool_handle(), cudaStreamCaptureModeThreadLocal);
+    anything.zero_();
+    graph.capture_end();
+  } catch (const std::exception&) {  // The GPU is lost: the first error stands.
+  }
+}
+
 }  // namespace
 
 struct Graph::Recorded {
@@ -51,8 +66,6 @@ struct Graph::Recorded {
 Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Recorded>()) {
   auto& graph = recorded_->graph;
   const auto device = c10::cuda::current_device();
-  at::Generator generator = at::globalContext().defaultGenerator({at::kCUDA, device});
-  const auto before = generator.clone();
   // What eager steps left behind could not be used by the graph, which has memory of its own.
   c10::cuda::device_synchronize();
   allocator::emptyCache();
@@ -65,9 +78,7 @@ Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Rec
     graph.capture_end();
   } catch (...) {
     abandon(graph, device, pool);
-    // After a capture that was invalidated, the generator of LibTorch 2.11 refuses to work outside
-    // of one.
-    generator.graphsafe_set_state(before);
+    release_generator();
     throw;
   }
 }

@@ -113,8 +113,10 @@ void StepRecorder::replay(const Tensors& inputs) {
 }
 
 void StepRecorder::record_again() {
-  graph_.reset();
-  calls_alike_ = options_.warmup;
+  if (graph_) {  // Else the calls before the first recording go on.
+    graph_.reset();
+    calls_alike_ = options_.warmup;
+  }
 }
 
 }  // namespace lockstep::device

@@ -30,7 +30,9 @@
 namespace lockstep {
 
 struct GraphedStepOptions {
-  // Where the step runs; inputs are copied there. On the CPU every call runs eagerly.
+  // Where the step runs; inputs are copied there. On the CPU every call runs eagerly. Without an
+  // index it is the current GPU, which is GPU 0 unless the program chose another: give
+  // world.device() where several ranks share a host.
   at::Device device{at::kCUDA};
   // Calls that run eagerly before one is recorded, with inputs of the same shapes: libraries choose
   // their algorithms in them, and DistributedDataParallel its buckets.
@@ -129,7 +131,8 @@ class GraphedStep {
     return *std::static_pointer_cast<Result>(recorded_);
   }
 
-  // The next call records anew: numbers of the host may have changed.
+  // The next call records anew: numbers of the host may have changed. Before the first recording it
+  // does nothing.
   void record_again() { recorder_.record_again(); }
 
   [[nodiscard]] bool is_recorded() const { return recorder_.is_recorded(); }

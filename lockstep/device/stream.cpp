@@ -5,6 +5,12 @@
 
 namespace lockstep::device {
 
+void set_device(c10::Device device) {
+  if (!device.is_cpu()) {
+    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+  }
+}
+
 c10::Stream current_stream(c10::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }

@@ -1,10 +1,15 @@
-// Streams of a GPU, and which waits for which. On the CPU there is one, and nothing waits.
+// Streams of a GPU, and which waits for which. On the CPU there is one, and nothing waits. And
+// which GPU is meant where none is named.
 #pragma once
 
 #include <c10/core/Stream.h>
 #include <c10/core/StreamGuard.h>
 
 namespace lockstep::device {
+
+// As torch.cuda.set_device(), for the calling thread: at::kCUDA without an index is this GPU. Does
+// nothing for the CPU.
+void set_device(c10::Device device);
 
 c10::Stream current_stream(c10::Device device);
 

@@ -82,6 +82,31 @@ TEST(Graph, AFailedRecordingLeavesNothingBehind) {
   EXPECT_EQ(sum.item<double>(), 2);
 }
 
+TEST(Graph, AFailedRecordingLeavesTheRandomNumbersOfEarlierGraphs) {
+  const c10::StreamGuard guard(side_stream());
+  torch::manual_seed(5);
+  std::vector<at::Tensor> expected;
+  for (int i = 0; i < 5; ++i) {
+    expected.push_back(random());
+  }
+  torch::manual_seed(5);
+  at::Tensor drawn;
+  Graph graph([&] { drawn = random(); });
+  graph.replay();
+  EXPECT_TRUE(drawn.equal(expected[0]));
+  const auto ones = at::full({1}, 1.0, at::kCUDA);
+  EXPECT_ANY_THROW(Graph([&] {
+    random();
+    ones.item<double>();  // Waits for the GPU.
+  }));
+  EXPECT_TRUE(random().equal(expected[1]));
+  graph.replay();
+  EXPECT_TRUE(drawn.equal(expected[2]));
+  EXPECT_TRUE(random().equal(expected[3]));
+  graph.replay();
+  EXPECT_TRUE(drawn.equal(expected[4]));
+}
+
 TEST(Graph, AFailedRecordingGivesItsMemoryBack) {
   const c10::StreamGuard guard(side_stream());
   auto* const allocator = at::getDeviceAllocator(at::kCUDA);
@@ -144,6 +169,24 @@ TEST(GraphedStepOnAGpu, RecordsAgainWhenTold) {
   step.record_again();
   EXPECT_EQ(step(ones).item<double>(), 3);
   EXPECT_TRUE(step.is_recorded());
+}
+
+TEST(GraphedStepOnAGpu, RecordingAgainDoesNotShortenTheWarmup) {
+  int calls = 0;
+  GraphedStep step(
+      [&](const at::Tensor& x) {
+        ++calls;
+        return x * 2;
+      },
+      {.warmup = 2});
+  const auto ones = at::full({1}, 1.0, at::kCUDA);
+  step(ones);
+  step.record_again();
+  step(ones);
+  EXPECT_FALSE(step.is_recorded());
+  step(ones);
+  EXPECT_TRUE(step.is_recorded());
+  EXPECT_EQ(calls, 3);
 }
 
 TEST(GraphedStepOnAGpu, WhatCannotBeRecordedRunsEagerlyAndSaysWhy) {

@@ -10,6 +10,7 @@ TEST(Stream, TheCpuHasOneAndNothingWaits) {
   EXPECT_EQ(side_stream(at::kCPU), stream);
   EXPECT_EQ(copy_stream(at::kCPU), stream);
   EXPECT_NO_THROW(make_wait(stream, stream));
+  EXPECT_NO_THROW(set_device(at::kCPU));
 }
 
 }  // namespace
