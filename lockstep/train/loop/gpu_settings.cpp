@@ -5,8 +5,23 @@
 #include <cstdlib>
 
 #include "lockstep/device/gpu.h"
+#include "lockstep/train/loop/nonfinite.h"
 
 namespace lockstep::train {
+namespace {
+
+// The flag for whose sake steps on a GPU are not recorded; empty: none.
+std::string why_eager(const TrainConfig& config, const BatchPlan& batches) {
+  if (!config.cuda_graph) {
+    return "--no-cuda-graph";
+  }
+  if (batches.accumulation > 1) {
+    return "--grad-accum";
+  }
+  return checks_gradients(config, at::kCUDA) ? "--nonfinite " + config.nonfinite : "";
+}
+
+}  // namespace
 
 void apply_gpu_settings(const TrainConfig& config) {
   auto& context = at::globalContext();
@@ -22,7 +37,7 @@ void apply_gpu_settings(const TrainConfig& config) {
 }
 
 bool records_steps(const TrainConfig& config, const BatchPlan& batches, const at::Device& device) {
-  return device.is_cuda() && config.cuda_graph && batches.accumulation == 1;
+  return device.is_cuda() && why_eager(config, batches).empty();
 }
 
 RecordingNews::News RecordingNews::after_step(bool is_recorded, const std::string& why_eager) {
@@ -36,21 +51,28 @@ RecordingNews::News RecordingNews::after_step(bool is_recorded, const std::strin
                             true};
 }
 
-std::string describe_gpu(const TrainConfig& config, const BatchPlan& batches, const Group& world) {
-  if (!world.device().is_cuda()) {
-    return "";
-  }
-  const std::string tf32 = config.tf32 == "off"    ? "float32 without TF32"
+std::string describe_computing(const TrainConfig& config, const BatchPlan& batches) {
+  const std::string precision =
+      config.amp.empty() || config.amp == "O0" ? "float32" : "amp " + config.amp;
+  const std::string layout = config.channels_last ? "channels_last" : "contiguous";
+  const std::string tf32 = config.tf32 == "off"    ? "no TF32"
                            : config.tf32 == "conv" ? "TF32 in convolutions"
                                                    : "TF32";
   const std::string algorithms = config.deterministic     ? "deterministic algorithms"
                                  : config.cudnn_benchmark ? "cuDNN's fastest algorithms"
                                                           : "cuDNN's default algorithms";
-  const std::string steps = !config.cuda_graph         ? "steps run eagerly (--no-cuda-graph)"
-                            : batches.accumulation > 1 ? "steps run eagerly (--grad-accum)"
-                                                       : "steps to be recorded as a CUDA graph";
+  const auto flag = why_eager(config, batches);
+  const std::string steps =
+      flag.empty() ? "steps to be recorded as a CUDA graph" : "steps run eagerly (" + flag + ")";
+  return precision + ", " + layout + ", " + tf32 + ", " + algorithms + ", " + steps;
+}
+
+std::string describe_gpu(const TrainConfig& config, const BatchPlan& batches, const Group& world) {
+  if (!world.device().is_cuda()) {
+    return "";
+  }
   const auto name = device::gpu_name(world.device());
-  return (name.empty() ? "GPU" : name) + ": " + tf32 + ", " + algorithms + ", " + steps;
+  return (name.empty() ? "GPU" : name) + ": " + describe_computing(config, batches);
 }
 
 }  // namespace lockstep::train

@@ -12,7 +12,11 @@ namespace lockstep::train {
 // For this process. Call it before anything runs on a GPU.
 void apply_gpu_settings(const TrainConfig& config);
 
-// One line for the screen: "NVIDIA H200: TF32 in convolutions, ..."; empty on the CPU.
+// Precision, layout, rounding, algorithms, and whether steps are to be recorded: "amp bf16,
+// channels_last, TF32 in convolutions, ...".
+std::string describe_computing(const TrainConfig& config, const BatchPlan& batches);
+
+// The same for the screen, behind the GPU's name; empty on the CPU.
 std::string describe_gpu(const TrainConfig& config, const BatchPlan& batches, const Group& world);
 
 // What became of the recording that describe_gpu() announces, in words, once: whether a step can be

@@ -10,6 +10,7 @@
 #include "lockstep/train/checkpoint/scheduler_value.h"
 #include "lockstep/train/checkpoint/tensor_value.h"
 #include "lockstep/train/loop/copied.h"
+#include "lockstep/train/loop/gpu_settings.h"
 #include "lockstep/train/loop/nonfinite.h"
 #include "lockstep/train/loop/recipe.h"
 
@@ -77,7 +78,7 @@ void Learner::step(const data::Sample& batch, Tally& tally) {
           update_weights();
           return loss;
         },
-        GraphedStepOptions{.device = device_, .record = config_.cuda_graph && !check_});
+        GraphedStepOptions{.device = device_, .record = records_steps(config_, batches_, device_)});
   }
   (*recorded_)(batch.data, batch.target);
   scheduler_->step();

@@ -12,6 +12,7 @@
 #include "lockstep/base/no_sigpipe.h"
 #include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/device/stream.h"
 #include "lockstep/train/loop/agreement.h"
 #include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/loop/console.h"
@@ -59,6 +60,7 @@ class Session {
     require_fitting_flags(config_, source_);
     require_same(world_, settings_of_rank(config_, batches_, source_));
     apply_gpu_settings(config_);
+    device::set_device(world_.device());
     at::manual_seed(config_.seed);
     learner_ = std::make_unique<Learner>(config_, batches_, make_network(model_, source_, networks),
                                          world_);

@@ -44,6 +44,19 @@ TEST_F(GpuSettings, OnTheCpuThereIsNothingToSay) {
   EXPECT_EQ(describe_gpu({}, {}, init_process_group()), "");
 }
 
+TEST(DescribeComputing, SaysPrecisionLayoutAndWhetherStepsAreRecorded) {
+  const BatchPlan batches{.accumulation = 1};
+  EXPECT_EQ(describe_computing({}, batches),
+            "float32, contiguous, TF32 in convolutions, cuDNN's fastest algorithms, steps to be "
+            "recorded as a CUDA graph");
+  EXPECT_EQ(describe_computing({.amp = "bf16", .channels_last = true, .tf32 = "on"}, batches),
+            "amp bf16, channels_last, TF32, cuDNN's fastest algorithms, steps to be recorded as a "
+            "CUDA graph");
+  EXPECT_THAT(describe_computing({.nonfinite = "skip", .tf32 = "off"}, batches),
+              testing::AllOf(testing::HasSubstr("no TF32"),
+                             testing::HasSubstr("steps run eagerly (--nonfinite skip)")));
+}
+
 TEST(RecordingNews, ComeWhenTheFirstRecordingWorkedOrFailed) {
   RecordingNews works(true);
   EXPECT_EQ(works.after_step(false, "").text, "");
@@ -68,6 +81,7 @@ TEST(RecordsSteps, OnAGpuUnlessAFlagForbidsIt) {
   EXPECT_FALSE(records_steps({}, {.accumulation = 1}, at::kCPU));
   EXPECT_FALSE(records_steps({.cuda_graph = false}, {.accumulation = 1}, gpu));
   EXPECT_FALSE(records_steps({}, {.accumulation = 2}, gpu));
+  EXPECT_FALSE(records_steps({.nonfinite = "skip"}, {.accumulation = 1}, gpu));
 }
 
 }  // namespace
