@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -26,6 +27,15 @@ std::string first_line(std::string text) {
   const auto end = text.find_last_not_of(". ");
   return end == std::string::npos ? text : text.substr(0, end + 1);
 }
+
+// What follows `marker` in the text; nothing if it has no such.
+std::optional<std::string> behind(const std::string& text, const std::string& marker) {
+  const auto at = text.find(marker);
+  return at == std::string::npos ? std::nullopt : std::optional(text.substr(at + marker.size()));
+}
+
+// NCCL's first collective needs an id of rank 0's, which c10d waits for in the store.
+constexpr const char* kNcclId = "retrieving ncclUniqueId from [0]";
 
 bool has_any_of(const std::string& words, std::initializer_list<const char*> parts) {
   return std::any_of(parts.begin(), parts.end(),
@@ -70,7 +80,16 @@ Fault fault_of(const std::exception& error) {
 
 std::string words_of(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
-  return first_line(c10_error != nullptr ? c10_error->what_without_backtrace() : error.what());
+  const std::string text =
+      c10_error != nullptr ? c10_error->what_without_backtrace() : error.what();
+  if (contains(text, kNcclId)) {
+    return "rank 0 has begun no collective on GPUs, and NCCL needs an id of it (" +
+           first_line(behind(text, "got error: ").value_or(text)) + ")";
+  }
+  // c10d's line says where it called NCCL, and NCCL's last one what went wrong.
+  const auto last = contains(text, "NCCL error") ? behind(text, "\nLast error:\n") : std::nullopt;
+  const auto cause = last ? first_line(*last) : "";
+  return first_line(text) + (cause.empty() ? "" : ": " + cause);
 }
 
 }  // namespace lockstep::comm

@@ -1,4 +1,4 @@
-// What the exceptions of c10d and Gloo are about.
+// What the exceptions of c10d, Gloo and NCCL are about.
 //
 // Both have one type for many faults: a gloo::IoException is a wait that was over or a connection
 // that broke, and c10d's argument checks are plain c10::Errors. Where a type does not tell, the
@@ -27,7 +27,7 @@ enum class Fault {
 };
 Fault fault_of(const std::exception& error);
 
-// What c10d or Gloo said, in one line, without its source position, stack and advice.
+// What c10d, Gloo or NCCL said, in one line, without its source position, stack and advice.
 std::string words_of(const std::exception& error);
 
 }  // namespace lockstep::comm

@@ -45,6 +45,31 @@ TEST(FaultOf, IsToldByTypesWhereThereAreAny) {
   EXPECT_EQ(fault_in([] { TORCH_CHECK_TYPE(false, "a timeout"); }), Fault::kArguments);
 }
 
+// As c10d writes them; tests/comm/backends/nccl/backend_test.cpp lets NCCL fail on a GPU.
+TEST(WordsOf, NameRank0IfNcclWaitsForItsId) {
+  const c10::DistBackendError error(
+      {__func__, __FILE__, 1},
+      "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value "
+      "store by key '0', but store->get('0') got error: wait timeout after 3000ms, keys: /0//0\n"
+      "Exception raised from somewhere. This may indicate a possible application crash on rank 0.");
+  EXPECT_EQ(words_of(error),
+            "rank 0 has begun no collective on GPUs, and NCCL needs an id of it (wait timeout "
+            "after 3000ms, keys: /0//0)");
+  EXPECT_EQ(fault_of(error), Fault::kLate);
+}
+
+TEST(WordsOf, HaveNcclsOwn) {
+  const c10::DistBackendError error(
+      {__func__, __FILE__, 1},
+      "NCCL error in: NCCLUtils.cpp:94, invalid usage (run with NCCL_DEBUG=WARN for details)\n"
+      "ncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\n"
+      "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000\n");
+  EXPECT_EQ(words_of(error),
+            "NCCL error in: NCCLUtils.cpp:94, invalid usage (run with NCCL_DEBUG=WARN for "
+            "details): Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1000");
+  EXPECT_EQ(fault_of(error), Fault::kConnection);
+}
+
 TEST(FaultOf, KnowsGloosArgumentChecks) {
   testing::run_ranks(
       2,

@@ -2,12 +2,19 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "lockstep/base/error.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(Nccl, IsTheDefaultForCudaTensorsBesideSharedMemory) {
   testing::run_ranks(1, [](Group& world) {
@@ -59,6 +66,60 @@ TEST(Nccl, AloneAGroupOfCudaWorksToo) {
       throw std::runtime_error("bytes went wrong");
     }
   }));
+}
+
+// Two ranks that both have GPU 0 alone. They cannot use NCCL together, but they can begin to.
+void on_two_ranks_of_one_gpu(std::chrono::milliseconds timeout,
+                             const std::function<void(Group&)>& body) {
+  EXPECT_NO_THROW(spawn(2, [&](int) {
+    ::setenv("CUDA_VISIBLE_DEVICES", "0", /*replace=*/1);
+    Group world = init_process_group({.backend = "cpu:shm,cuda:nccl", .timeout = timeout});
+    body(world);
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed, see above");
+    }
+  }));
+}
+
+TEST(Nccl, ARankWithoutAGpuOfItsOwnIsNamed) {
+  on_two_ranks_of_one_gpu(std::chrono::seconds(60), [](Group& world) {
+    if (world.rank() == 0) {
+      EXPECT_EQ(world.device(), at::Device(at::kCUDA, 0));
+    } else {
+      EXPECT_THAT([&] { (void)world.device(); },
+                  ThrowsMessage<UsageError>(
+                      AllOf(HasSubstr("device of rank 1 of 2: local rank 1 has no GPU of its own"),
+                            HasSubstr("this host shows 1; start at most that many ranks"))));
+    }
+    world.barrier();
+  });
+}
+
+TEST(Nccl, ACollectiveThatRank0NeverEntersNamesIt) {
+  on_two_ranks_of_one_gpu(std::chrono::seconds(8), [](Group& world) {
+    if (world.rank() == 0) {
+      world.store()->wait({"rank 1 gave up"}, std::chrono::seconds(60));
+      return;
+    }
+    const auto tensor = at::full({2}, 1.0, at::kCUDA);
+    EXPECT_THAT([&] { world.all_reduce(tensor).wait(); },
+                ThrowsMessage<PeerError>(
+                    AllOf(HasSubstr("all_reduce #1 on rank 1 of 2: rank 0 has begun no collective"),
+                          HasSubstr("see the logs of the others, or raise the timeout"))));
+    world.store()->set("rank 1 gave up", std::vector<std::uint8_t>{1});
+  });
+}
+
+TEST(Nccl, TwoRanksOnOneGpuAreToldSo) {
+  on_two_ranks_of_one_gpu(std::chrono::seconds(60), [](Group& world) {
+    const auto tensor = at::full({2}, 1.0, at::kCUDA);
+    EXPECT_THAT([&] { world.all_reduce(tensor).wait(); },
+                ThrowsMessage<PeerError>(
+                    AllOf(HasSubstr("all_reduce #1 on rank " + std::to_string(world.rank()) +
+                                    " of 2: NCCL error"),
+                          HasSubstr("Duplicate GPU"))));
+    world.barrier();
+  });
 }
 
 }  // namespace
