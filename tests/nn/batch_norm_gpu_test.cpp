@@ -5,12 +5,18 @@
 #include <ATen/ops/batch_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
+#include <vector>
 
+#include "lockstep/device/graph.h"
+#include "lockstep/device/stream.h"
 #include "lockstep/nn/batch_norm_over_ranks.h"
 #include "tests/nn/ranks_in_turn.h"
 
@@ -45,6 +51,78 @@ TEST(BatchNormOverRanksOnGpu, NeverMakesTheHostWaitForTheGpu) {
     c10::cuda::device_synchronize();
     EXPECT_GT(Clock::now() - start, std::chrono::milliseconds(300));
   });
+}
+
+// Two ranks with the same batch, in one thread: one thread of autograd runs the backward of a GPU,
+// so ranks that are threads would wait for each other there.
+class SameBatchTwice : public RankExchange {
+ public:
+  int size() const override { return 2; }
+  at::Tensor gather(const at::Tensor& own) const override { return at::stack({own, own}); }
+  void sum(const at::Tensor& tensor) const override { tensor.mul_(2); }
+};
+
+BatchNormOverRanks arguments_with_weights() {
+  auto arguments = arguments_for(c10::make_intrusive<SameBatchTwice>());
+  arguments.weight = at::ones({16}, at::kCUDA).requires_grad_();
+  arguments.bias = at::zeros({16}, at::kCUDA).requires_grad_();
+  return arguments;
+}
+
+TEST(BatchNormOverRanksOnGpu, BackwardDoesNotMakeTheHostWaitEither) {
+  const auto arguments = arguments_with_weights();
+  const auto input = at::randn({32, 16}, at::kCUDA).requires_grad_();
+  const auto step = [&] { batch_norm_over_ranks(input, arguments).square().sum().backward(); };
+  step();
+  step();
+  c10::cuda::device_synchronize();
+  at::cuda::sleep(2'000'000'000);  // About a second.
+  const auto start = Clock::now();
+  step();
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(200));
+  c10::cuda::device_synchronize();
+  EXPECT_GT(Clock::now() - start, std::chrono::milliseconds(300));
+}
+
+// Output, gradients and running statistics.
+std::vector<at::Tensor> computed(const at::Tensor& input, const BatchNormOverRanks& arguments) {
+  const auto output = batch_norm_over_ranks(input, arguments);
+  auto all =
+      torch::autograd::grad({output.pow(3).sum()}, {input, arguments.weight, arguments.bias});
+  all.push_back(output.detach());
+  all.push_back(arguments.running_mean);
+  all.push_back(arguments.running_var);
+  return all;
+}
+
+TEST(BatchNormOverRanksOnGpu, ARecordedStepHasTheBitsOfAnEagerOne) {
+  const c10::StreamGuard guard(device::side_stream({at::kCUDA, 0}));
+  const std::vector<at::Tensor> batches{at::randn({32, 16}, at::kCUDA),
+                                        at::randn({32, 16}, at::kCUDA) + 3};
+  const auto input = at::zeros({32, 16}, at::kCUDA).requires_grad_();
+  const auto give = [&](const at::Tensor& batch) {
+    const at::NoGradGuard no_grad;
+    input.copy_(batch);
+  };
+  std::vector<std::vector<at::Tensor>> expected;
+  const auto eager = arguments_with_weights();
+  for (const auto& batch : batches) {
+    give(batch);
+    expected.emplace_back();
+    for (const auto& tensor : computed(input, eager)) {
+      expected.back().push_back(tensor.clone());
+    }
+  }
+  const auto recorded = arguments_with_weights();
+  std::vector<at::Tensor> found;
+  device::Graph graph([&] { found = computed(input, recorded); });
+  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+    give(batches[batch]);
+    graph.replay();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(found[i].equal(expected[batch][i])) << "batch " << batch << ", tensor " << i;
+    }
+  }
 }
 
 // Whichever rank is empty, and although means are far from 0.

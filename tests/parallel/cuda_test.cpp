@@ -23,29 +23,38 @@ using ::testing::ThrowsMessage;
 
 constexpr const char* kBackend = "cpu:shm,cuda:nccl";
 
+void expect_gradients_of_the_plain_module(const Group& world,
+                                          const DistributedDataParallelOptions& options) {
+  torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3),
+                            torch::nn::Linear(3, 2));
+  net->to(world.device());
+  auto plain = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+  DistributedDataParallel ddp(net, world, options);
+  for (int step = 0; step < 3; ++step) {
+    net->zero_grad();
+    plain->zero_grad();
+    ddp(input_of(step).cuda()).square().sum().backward();
+    plain->forward(input_of(step).cuda()).square().sum().backward();
+    for (std::size_t i = 0; i < net->parameters().size(); ++i) {
+      EXPECT_TRUE(net->parameters()[i].grad().equal(plain->parameters()[i].grad()));
+      EXPECT_TRUE(net->parameters()[i].grad().is_cuda());
+    }
+  }
+  EXPECT_EQ(ddp.stats().steps, 3);
+}
+
+// Alone, nothing is copied or summed unless the option asks for it.
 TEST(CudaDistributedDataParallel, GivesTheGradientsOfThePlainModule) {
   for (const bool views : {true, false}) {
-    run_ranks(
-        1,
-        [views](Group& world) {
-          torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3),
-                                    torch::nn::Linear(3, 2));
-          net->to(world.device());
-          auto plain = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
-          DistributedDataParallel ddp(net, world, {.gradient_as_bucket_view = views});
-          for (int step = 0; step < 3; ++step) {
-            net->zero_grad();
-            plain->zero_grad();
-            ddp(input_of(step).cuda()).square().sum().backward();
-            plain->forward(input_of(step).cuda()).square().sum().backward();
-            for (std::size_t i = 0; i < net->parameters().size(); ++i) {
-              EXPECT_TRUE(net->parameters()[i].grad().equal(plain->parameters()[i].grad()));
-              EXPECT_TRUE(net->parameters()[i].grad().is_cuda());
-            }
-          }
-          EXPECT_EQ(ddp.stats().steps, 3);
-        },
-        kBackend);
+    for (const bool reduce : {false, true}) {
+      run_ranks(
+          1,
+          [&](Group& world) {
+            expect_gradients_of_the_plain_module(
+                world, {.gradient_as_bucket_view = views, .reduce_alone = reduce});
+          },
+          kBackend);
+    }
   }
 }
 
@@ -125,36 +134,42 @@ TEST(CudaDistributedDataParallel, KeepsChannelsLast) {
       kBackend);
 }
 
+void expect_no_wait(const Group& world, const DistributedDataParallelOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  torch::nn::Sequential net(torch::nn::Linear(64, 64), torch::nn::BatchNorm1d(64),
+                            torch::nn::Linear(64, 8));
+  net->to(world.device());
+  DistributedDataParallel ddp(net, world, options);
+  const auto input = at::ones({32, 64}, at::kCUDA);
+  const auto steps = [&] {
+    for (int i = 0; i < 5; ++i) {
+      net->zero_grad();
+      ddp(input).square().sum().backward();
+    }
+  };
+  steps();
+  c10::cuda::device_synchronize();
+  at::cuda::sleep(2'000'000'000);  // About a second.
+  const auto start = Clock::now();
+  steps();
+  const auto host = Clock::now() - start;
+  c10::cuda::device_synchronize();
+  const auto device = Clock::now() - start;
+  EXPECT_GT(device, std::chrono::milliseconds(500));
+  EXPECT_LT(host, device / 4);
+}
+
 TEST(CudaDistributedDataParallel, NeverMakesTheHostWaitForTheGpu) {
-  run_ranks(
-      1,
-      [](Group& world) {
-        torch::nn::Sequential net(torch::nn::Linear(64, 64), torch::nn::BatchNorm1d(64),
-                                  torch::nn::Linear(64, 8));
-        net->to(world.device());
-        DistributedDataParallel ddp(net, world);
-        const auto input = at::ones({32, 64}, at::kCUDA);
-        const auto step = [&] {
-          net->zero_grad();
-          ddp(input).square().sum().backward();
-        };
-        for (int i = 0; i < 5; ++i) {
-          step();
-        }
-        c10::cuda::device_synchronize();
-        using Clock = std::chrono::steady_clock;
-        at::cuda::sleep(2'000'000'000);  // About a second.
-        const auto start = Clock::now();
-        for (int i = 0; i < 5; ++i) {
-          step();
-        }
-        const auto host = Clock::now() - start;
-        c10::cuda::device_synchronize();
-        const auto device = Clock::now() - start;
-        EXPECT_GT(device, std::chrono::milliseconds(500));
-        EXPECT_LT(host, device / 4);
-      },
-      kBackend);
+  for (const bool views : {true, false}) {
+    for (const bool reduce : {false, true}) {
+      run_ranks(
+          1,
+          [&](Group& world) {
+            expect_no_wait(world, {.gradient_as_bucket_view = views, .reduce_alone = reduce});
+          },
+          kBackend);
+    }
+  }
 }
 
 }  // namespace
