@@ -66,6 +66,19 @@ TEST_F(WorkerGroupTest, OutputGoesToFilesAndConsole) {
   EXPECT_THAT(group_->failures(), SizeIs(0));
 }
 
+TEST_F(WorkerGroupTest, WorkersSeeTheGpusThatWereChosen) {
+  const std::string script = "echo gpus: ${CUDA_VISIBLE_DEVICES-all}";
+  context_ = shell_context(folder_, signals_, script, 2);
+  context_.options.logs.folder = folder_.path;
+  context_.environment.set("CUDA_VISIBLE_DEVICES", "7");
+  context_.options.gpu_ids = {2, 0};
+  group_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_.get(), start_command(2));
+  group_->start();
+  run_until_all_ended();
+  EXPECT_EQ(folder_.read("attempt_0/0/stdout.log"), "gpus: 2,0\n");
+  EXPECT_EQ(folder_.read("attempt_0/1/stdout.log"), "gpus: 2,0\n");
+}
+
 TEST_F(WorkerGroupTest, FailuresAreCompleteAfterDraining) {
   start("echo why >&2; [ $RANK = 1 ] && exit 5; exit 0", 2);
   run_until_all_ended();
