@@ -1,5 +1,7 @@
-# Decides whether the CUDA parts (the nccl backend) are compiled; sets LOCKSTEP_WITH_CUDA.
+# Decides whether the CUDA parts (the nccl backend) are compiled in; sets LOCKSTEP_WITH_CUDA, and
+# LOCKSTEP_CHECK_CUDA where all is there but a driver: then they are compiled, and not used.
 set(LOCKSTEP_WITH_CUDA OFF)
+set(LOCKSTEP_CHECK_CUDA OFF)
 set(_missing "")
 if(NOT LOCKSTEP_CUDA STREQUAL OFF)
   find_package(CUDAToolkit QUIET)
@@ -17,6 +19,9 @@ if(NOT LOCKSTEP_CUDA STREQUAL OFF)
   endif()
   # Linking libtorch_cuda makes every start slower: without a driver there is nothing to gain.
   if(LOCKSTEP_CUDA STREQUAL AUTO AND NOT LOCKSTEP_CUDA_DRIVER)
+    if(NOT _missing)
+      set(LOCKSTEP_CHECK_CUDA ON)
+    endif()
     list(APPEND _missing "a driver (libcuda.so.1)")
   endif()
   if(NOT _missing)
