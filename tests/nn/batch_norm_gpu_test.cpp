@@ -39,12 +39,16 @@ TEST(BatchNormOverRanksOnGpu, NeverMakesTheHostWaitForTheGpu) {
     const auto input = at::randn({32, 16}, at::kCUDA);
     // Forward alone: one thread of autograd would run the backward of both ranks.
     const auto step = [&] { (void)batch_norm_over_ranks(input, arguments); };
+    const auto meet = [&] { ranks->sum(at::zeros({1}, at::kCUDA)); };
+    // Kernels are loaded at their first use, which waits for the GPU.
+    at::cuda::sleep(1);
     step();
+    meet();
     c10::cuda::device_synchronize();
     if (rank == 0) {
       at::cuda::sleep(2'000'000'000);  // About a second, in the stream of both.
     }
-    ranks->sum(at::zeros({1}, at::kCUDA));  // Both begin when it sleeps.
+    meet();  // Both begin when it sleeps.
     const auto start = Clock::now();
     step();
     EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(200));
