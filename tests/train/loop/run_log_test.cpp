@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <utility>
+#include <variant>
+#include <vector>
 
 #include "lockstep/log/read_events.h"
 #include "tests/train/loop/toys.h"
@@ -16,6 +20,26 @@ std::string content(const std::string& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
   return text.str();
+}
+
+using GpuScalar = std::pair<std::string, std::pair<std::int64_t, float>>;  // Tag, step and value.
+
+// Those of the GPU, as TensorBoard reads them.
+std::vector<GpuScalar> gpu_scalars_in(const std::string& folder) {
+  std::vector<GpuScalar> found;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    if (!file.path().filename().string().starts_with("events")) {
+      continue;
+    }
+    for (const auto& event : log::read_events(file.path()).events) {
+      for (const auto& [tag, value] : event.summary) {
+        if (tag.starts_with("GPU/")) {
+          found.push_back({tag, {event.step, std::get<float>(value)}});
+        }
+      }
+    }
+  }
+  return found;
 }
 
 void write_some(RunLog& log, std::int64_t step, std::int64_t epoch) {
@@ -46,16 +70,29 @@ TEST(RunLog, ResumedRunHasEachStepOnce) {
 TEST(RunLog, TellsHowBusyTheGpuIsWhereADriverTells) {
   const toys::Folder folder;
   const auto fail = [](const std::string& text) { FAIL() << text; };
-  RunLog log(folder.path, Position{}, fail);
-  write_some(log, 1, 0);
-  Interval interval;
-  interval.position = {.epoch = 0, .step = 2};
-  interval.gpu = GpuUse{.utilization = 97, .memory_bytes = 1024, .memory_total = {}, .watts = 650};
-  log.on_interval(interval);
+  {
+    RunLog log(folder.path, Position{}, fail);
+    write_some(log, 1, 0);
+    Interval interval;
+    interval.position = {.epoch = 0, .step = 2};
+    interval.gpu =
+        GpuUse{.utilization = 97, .memory_bytes = 1024, .memory_total = {}, .watts = 650};
+    log.on_interval(interval);
+    interval.position.step = 3;
+    interval.gpu->utilization = 50;
+    interval.gpu->memory_bytes.reset();  // What the driver does not tell is not there.
+    interval.gpu->watts.reset();
+    log.on_interval(interval);
+  }
   const auto lines = content(folder.path + "/metrics.jsonl");
   EXPECT_THAT(lines.substr(0, lines.find('\n')), testing::Not(testing::HasSubstr("gpu")));
   EXPECT_THAT(lines, testing::HasSubstr("\"gpu_utilization\": 97, \"gpu_memory_bytes\": 1024, "
                                         "\"gpu_watts\": 650}"));
+  EXPECT_THAT(gpu_scalars_in(folder.path),
+              testing::ElementsAre(testing::Pair("GPU/utilization", testing::Pair(2, 97.F)),
+                                   testing::Pair("GPU/memory_bytes", testing::Pair(2, 1024.F)),
+                                   testing::Pair("GPU/watts", testing::Pair(2, 650.F)),
+                                   testing::Pair("GPU/utilization", testing::Pair(3, 50.F))));
 }
 
 TEST(RunLog, AValidationThatIsMadeAgainIsThereOnce) {
