@@ -23,6 +23,13 @@ TEST(BatchPlan, BatchOfARankTimesRanksTimesPasses) {
   EXPECT_EQ(plan.validation, 4);
 }
 
+TEST(BatchPlan, ValidationHasABatchOfItsOwn) {
+  const auto plan = plan_batches({.batch_size = 4, .validation_batch_size = 7}, 100, 2);
+  EXPECT_EQ(plan.validation, 7);
+  EXPECT_EQ(plan.per_rank, 4);
+  EXPECT_EQ(plan_batches({.global_batch_size = 32}, 100, 2).validation, 16);
+}
+
 TEST(BatchPlan, TooLargeABatchNamesOneThatFits) {
   EXPECT_THAT([] { plan_batches({.batch_size = 64}, 100, 2); },
               testing::ThrowsMessage<UsageError>(testing::HasSubstr("--batch-size 50")));

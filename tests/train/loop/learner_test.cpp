@@ -97,6 +97,22 @@ TEST_F(LearnerTest, FlagsChangeWhatIsLearned) {
   EXPECT_NE(learned({.weight_decay = 0.5}), plain);
   EXPECT_NE(learned({.momentum = 0}), plain);
   EXPECT_NE(learned({.amp = "bf16"}), plain);
+  EXPECT_NE(learned({.amp = "fp16"}), plain);
+  EXPECT_NE(learned({.amp = "fp16"}), learned({.amp = "bf16"}));
+}
+
+TEST_F(LearnerTest, Fp16LearnsWithALossThatIsScaled) {
+  const auto scaler_of = [&](const char* amp) {
+    auto learner = make({.lr = 0.5, .amp = amp});
+    const auto before = weight(learner).clone();
+    steps(learner, 3);
+    EXPECT_FALSE(weight(learner).equal(before)) << amp << " left all steps out";
+    Checkpoint checkpoint;
+    learner.save_to(checkpoint);
+    return checkpoint.scaler;
+  };
+  EXPECT_NE(scaler_of("fp16").find("scale"), nullptr);
+  EXPECT_TRUE(scaler_of("bf16").is_none()) << "has float32's range";
 }
 
 TEST_F(LearnerTest, ChannelsLastIsTheWeightsFormat) {

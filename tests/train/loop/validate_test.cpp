@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
 #include "tests/support/child.h"
@@ -20,6 +22,35 @@ TEST(Validate, SeesEverySampleOnceAndLeavesTheNetworkTraining) {
   EXPECT_EQ(validate(learner, loader, world)->samples, 30);
   EXPECT_EQ(validate(learner, loader, world, {.batches = 2})->samples, 16);
   EXPECT_TRUE(learner.module().is_training());
+}
+
+double loss_after_a_step(const TrainConfig& config) {
+  const auto world = init_process_group();
+  Learner learner(config, BatchPlan{8, 1, 8, 10, 8}, toys::network(), world);
+  at::manual_seed(4);
+  const auto source = toys::table();
+  std::vector<std::int64_t> rows(8);
+  std::iota(rows.begin(), rows.end(), 0);
+  Tally tally(at::kCPU);
+  learner.backward(*source.train->get_batch(rows, {}), true, tally);
+  learner.update();
+  data::DataLoader loader(source.validation,
+                          {.batch_size = 8, .sampler = data::EvaluationSampler(30, 1, 0)});
+  return validate(learner, loader, world)->loss;
+}
+
+TEST(Validate, IsOfTheAveragesIfThereAreSuch) {
+  const double before = loss_after_a_step({.lr = 1e-30, .weight_decay = 0});
+  const double learned = loss_after_a_step({.lr = 0.5, .weight_decay = 0});
+  EXPECT_NE(learned, before);
+  const auto averaged = [](double decay) {
+    return loss_after_a_step(
+        {.lr = 0.5, .weight_decay = 0, .model_ema = true, .model_ema_decay = decay});
+  };
+  EXPECT_EQ(averaged(1), before) << "averages that stay where they began";
+  EXPECT_EQ(averaged(0), learned) << "averages that are the last weights";
+  EXPECT_NE(averaged(0.5), before);
+  EXPECT_NE(averaged(0.5), learned);
 }
 
 TEST(Validate, StopsBetweenBatches) {

@@ -97,6 +97,14 @@ TEST(LaunchArguments, DistUrlNeedsRankAndWorldSize) {
   EXPECT_THROW(launch_arguments({.dist_url = "tcp://a:1"}, StartedBy::kNobody, 0, 0), UsageError);
 }
 
+TEST(InitOptionsOfFlags, HaveTheBackendAndTheTimeout) {
+  const auto options = init_options({.backend = "gloo", .timeout_seconds = 7});
+  EXPECT_EQ(options.backend, "gloo");
+  EXPECT_EQ(options.timeout, std::chrono::seconds(7));
+  EXPECT_EQ(init_options({}).backend, "");
+  EXPECT_EQ(init_options({}).timeout, std::chrono::minutes(30));
+}
+
 TEST(LaunchArguments, GpuIdsAreRanks) {
   EXPECT_THAT(*launch_arguments({.gpu_ids = "1,6"}, StartedBy::kNobody, 0, 8),
               ElementsAre("--nproc-per-node", "2", "--gpu-ids", "1,6", "--no-python"));
