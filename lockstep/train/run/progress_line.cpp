@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kLeastBar = 6;  // With its brackets.
 constexpr int kWidestBar = 24;
+constexpr int kSpare = 12;  // The rank of what goes before anything is shortened beyond its brief.
 constexpr const char* kBarColor = "\x1b[36m";
 constexpr const char* kNoColor = "\x1b[0m";
 
@@ -26,49 +27,58 @@ std::string of(std::int64_t done, std::int64_t all) {
   return std::to_string(done) + "/" + std::to_string(all);
 }
 
-std::string gpu_field(const GpuUse& gpu) {
-  std::vector<std::string> parts{"gpu"};
-  if (gpu.utilization) {
-    parts.push_back(std::to_string(*gpu.utilization) + "%");
-  }
-  if (gpu.memory_bytes) {
-    parts.push_back(short_size(*gpu.memory_bytes));
-  }
-  if (gpu.watts) {
-    parts.push_back(formatted("%.0f W", *gpu.watts));
-  }
-  return parts.size() > 1 ? join(parts, " ") : "";
-}
-
-// "512M" for a size, "gpu97%" for "gpu 97% ...".
+// "512M" for "512 MiB".
 std::string brief_size(std::uint64_t bytes) {
   std::string text = short_size(bytes);
   const auto space = text.find(' ');
   return space == std::string::npos ? text : text.substr(0, space) + text[space + 1];
 }
 
+// "3d11h" for "3d 11:45": of days, minutes say nothing.
+std::string brief_clock(double seconds) {
+  const auto text = clock_text(seconds);
+  const auto space = text.find(' ');
+  return space == std::string::npos ? text
+                                    : text.substr(0, space) + text.substr(space + 1, 2) + "h";
+}
+
+// "gpu 97% 23 GiB", or "gpu97% 23G"; empty if the driver tells neither.
+std::string gpu_text(const GpuUse& gpu, bool is_brief) {
+  std::string text = "gpu";
+  if (gpu.utilization) {
+    text += (is_brief ? "" : " ") + std::to_string(*gpu.utilization) + "%";
+  }
+  if (gpu.memory_bytes) {
+    text += " " + (is_brief ? brief_size(*gpu.memory_bytes) : short_size(*gpu.memory_bytes));
+  }
+  return text == "gpu" ? "" : text;
+}
+
 // In the order in which they stand. The bar comes after the first.
 std::vector<LinePart> fields_of(const Progress& p) {
   std::vector<LinePart> fields;
-  const auto add = [&](std::string text, std::string brief, int rank) {
+  const auto add = [&](std::string text, std::string brief, int rank, std::string briefest = {}) {
     if (!text.empty()) {
-      fields.push_back({std::move(text), std::move(brief), rank});
+      fields.push_back({std::move(text), std::move(brief), rank, std::move(briefest)});
     }
   };
   const std::string phase = p.phase.empty() ? "epoch" : p.phase;
   add(phase + " " + of(p.epoch, p.epochs), of(p.epoch, p.epochs), 2);
   add(of(p.step, p.steps), of(p.step, p.steps), 0);
   if (p.seconds_left) {
-    add("ETA " + clock_text(*p.seconds_left), clock_text(*p.seconds_left), 3);
+    add("ETA " + clock_text(*p.seconds_left), clock_text(*p.seconds_left), 3,
+        brief_clock(*p.seconds_left));
   }
   if (p.loss) {
-    add("loss " + formatted("%.4f", *p.loss), "loss " + formatted("%.3f", *p.loss), 1);
+    add("loss " + formatted("%.4f", *p.loss), "loss " + formatted("%.3f", *p.loss), 1,
+        "loss " + formatted("%.2f", *p.loss));
   }
   if (p.top1) {
-    add("top1 " + formatted("%.2f", *p.top1), "top1 " + formatted("%.1f", *p.top1), 4);
+    add("top1 " + formatted("%.2f", *p.top1), "top1 " + formatted("%.1f", *p.top1), 4,
+        formatted("%.1f%%", *p.top1));
   }
   if (p.lr) {
-    add("lr " + formatted("%.4g", *p.lr), "lr " + formatted("%.2g", *p.lr), 6);
+    add("lr " + formatted("%.4g", *p.lr), "lr " + formatted("%.2g", *p.lr), 9);
   }
   if (p.samples_per_second) {
     const std::string rate = short_number(*p.samples_per_second);
@@ -81,11 +91,16 @@ std::vector<LinePart> fields_of(const Progress& p) {
     add("comm " + percent(*p.communication_wait), "c" + percent(*p.communication_wait), 8);
   }
   if (p.memory_bytes) {
-    add("mem " + short_size(*p.memory_bytes), brief_size(*p.memory_bytes), 10);
+    // Where the GPU's memory is known, it is what may run out.
+    const bool is_spare = p.gpu && p.gpu->memory_bytes;
+    add("mem " + short_size(*p.memory_bytes), brief_size(*p.memory_bytes), is_spare ? kSpare : 10);
   }
   if (p.gpu) {
-    add(gpu_field(*p.gpu),
-        p.gpu->utilization ? "gpu" + std::to_string(*p.gpu->utilization) + "%" : "", 9);
+    add(gpu_text(*p.gpu, false), gpu_text(*p.gpu, true), 6);
+    if (p.gpu->watts) {
+      const auto watts = formatted("%.0f", *p.gpu->watts);
+      add(watts + " W", watts + "W", 11);
+    }
   }
   return fields;
 }
@@ -98,8 +113,9 @@ std::size_t width_of(const std::vector<LinePart>& fields, std::size_t between = 
   return width == 0 ? 0 : width - between;
 }
 
+template <class Eligible>
 std::vector<LinePart>::iterator least_important(std::vector<LinePart>& fields,
-                                                bool (*eligible)(const LinePart&)) {
+                                                const Eligible& eligible) {
   auto worst = fields.end();
   for (auto field = fields.begin(); field != fields.end(); ++field) {
     if (eligible(*field) && (worst == fields.end() || field->rank > worst->rank)) {
@@ -109,21 +125,29 @@ std::vector<LinePart>::iterator least_important(std::vector<LinePart>& fields,
   return worst;
 }
 
-void shorten(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1) {
+// To LinePart::brief or LinePart::briefest.
+void shorten(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1,
+             std::string LinePart::* shorter = &LinePart::brief) {
   while (width_of(fields, between) > width) {
-    const auto field = least_important(fields, [](const LinePart& f) {
-      return !f.brief.empty() && f.brief.size() < f.text.size();
+    const auto field = least_important(fields, [&](const LinePart& f) {
+      return !(f.*shorter).empty() && (f.*shorter).size() < f.text.size();
     });
     if (field == fields.end()) {
       return;
     }
-    field->text = field->brief;
+    field->text = (*field).*shorter;
   }
 }
 
-void leave_out(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1) {
+// Those of this rank or more, if it must be.
+void leave_out(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1,
+               int rank = 0) {
   while (width_of(fields, between) > width && fields.size() > 1) {
-    fields.erase(least_important(fields, [](const LinePart&) { return true; }));
+    const auto field = least_important(fields, [&](const LinePart& f) { return f.rank >= rank; });
+    if (field == fields.end()) {
+      return;
+    }
+    fields.erase(field);
   }
 }
 
@@ -201,6 +225,8 @@ std::string progress_line(const Progress& progress, const LineStyle& style) {
   if (has_bar && width_of(fields) <= for_fields) {
     bar_width = std::min(static_cast<int>(width - width_of(fields)) - 1, kWidestBar);
   } else {
+    leave_out(fields, width, 1, kSpare);
+    shorten(fields, width, 1, &LinePart::briefest);
     leave_out(fields, width);
   }
   std::string line = fields.front().text.substr(0, width);

@@ -33,15 +33,17 @@ struct LineStyle {
   bool color = false;
 };
 
-// With a bar, never wider than `width`: what does not fit is shortened, then left out, the least
-// important first. Colors take no width.
+// With a bar, never wider than `width`: what does not fit is shortened, then the bar goes, then the
+// rest is shortened more and left out, the least important first. Colors take no width.
 std::string progress_line(const Progress& progress, const LineStyle& style);
 
-// A part of a line in two lengths. The higher the rank, the earlier it is shortened or left out.
+// A part of a line in several lengths. The higher the rank, the earlier it is shortened or left
+// out.
 struct LinePart {
   std::string text;
   std::string brief = {};  // Empty: it is not shortened.
   int rank = 0;
+  std::string briefest = {};  // Where all others are brief, and it is still too long.
 };
 // The parts with `between` them, never wider than `width` if there are several: what does not fit
 // is shortened, then left out.

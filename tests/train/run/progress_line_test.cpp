@@ -55,9 +55,42 @@ TEST(ProgressLine, SpellsThePartsOutWhereThereIsSpace) {
 }
 
 TEST(ProgressLine, LeavesOutTheBarAndThenTheLeastImportant) {
+  EXPECT_EQ(progress_line(imagenet_run(), {.width = 87}),
+            "10/90 1251/5004 3d 11:45 loss 6.912 top1 12.3 lr 0.012 4702/s d12% c34% gpu97% 23G "
+            "612W");
+  EXPECT_EQ(progress_line(imagenet_run(), {.width = 40}), "10/90 1251/5004 3d11h loss 6.91 12.3%");
+}
+
+// A terminal of 80 columns has lines of 79.
+TEST(ProgressLine, HasTheGpusUseMemoryAndPowerIn80Columns) {
   EXPECT_EQ(progress_line(imagenet_run(), {.width = 79}),
-            "10/90 1251/5004 3d 11:45 loss 6.912 top1 12.3 lr 0.012 4702/s d12% c34% gpu97%");
-  EXPECT_EQ(progress_line(imagenet_run(), {.width = 40}), "10/90 1251/5004 3d 11:45 loss 6.912");
+            "10/90 1251/5004 3d11h loss 6.91 12.3% lr 0.012 4702/s d12% c34% gpu97% 23G 612W");
+  auto short_run = imagenet_run();
+  short_run.epoch = 1;
+  short_run.epochs = 3;
+  short_run.step = 12;
+  short_run.steps = 390;
+  short_run.seconds_left = 600;
+  short_run.top1 = 0.4;
+  short_run.lr = 0.1;
+  short_run.data_wait = 0.01;
+  short_run.communication_wait = 0.004;
+  EXPECT_EQ(progress_line(short_run, {.width = 79}),
+            "1/3 12/390 10:00 loss 6.912 top1 0.4 lr 0.1 4702/s d1% c0% 24G gpu97% 23G 612W");
+}
+
+TEST(ProgressLine, KeepsTheGpusMemoryBesideLargeNumbers) {
+  auto large_run = imagenet_run();
+  large_run.epoch = 100;
+  large_run.epochs = 300;
+  large_run.step = 12510;
+  large_run.steps = 50040;
+  large_run.lr = 0.0012345;
+  large_run.samples_per_second = 47021;
+  large_run.gpu->utilization = 100;
+  large_run.gpu->memory_bytes = std::uint64_t{139} << 30;
+  EXPECT_EQ(progress_line(large_run, {.width = 79}),
+            "100/300 12510/50040 3d11h loss 6.91 12.3% 47.0k/s d12% c34% gpu100% 139G");
 }
 
 TEST(ProgressLine, IsNeverWiderThanTheTerminal) {
@@ -109,7 +142,7 @@ TEST(PlainLine, HasEverythingAndNoBar) {
   auto progress = imagenet_run();
   EXPECT_EQ(plain_line(progress),
             "epoch 10/90  1251/5004  ETA 3d 11:45  loss 6.9123  top1 12.35  lr 0.01235  "
-            "4702 img/s  data 12%  comm 34%  mem 24 GiB  gpu 97% 23 GiB 612 W");
+            "4702 img/s  data 12%  comm 34%  mem 24 GiB  gpu 97% 23 GiB  612 W");
   progress.phase = "validation";
   EXPECT_THAT(plain_line(progress), StartsWith("validation 10/90  "));
   progress.gpu = GpuUse{};
