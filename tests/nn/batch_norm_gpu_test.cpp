@@ -7,6 +7,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <gmock/gmock.h>
@@ -105,7 +106,7 @@ TEST(BatchNormOverRanksOnGpu, ARecordedStepHasTheBitsOfAnEagerOne) {
                                         at::randn({32, 16}, at::kCUDA) + 3};
   const auto input = at::zeros({32, 16}, at::kCUDA).requires_grad_();
   const auto give = [&](const at::Tensor& batch) {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     input.copy_(batch);
   };
   std::vector<std::vector<at::Tensor>> expected;

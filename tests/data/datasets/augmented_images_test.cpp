@@ -8,6 +8,7 @@
 #include <ATen/ops/randint.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -40,11 +41,11 @@ at::Tensor composed(const ImageDataset& images, const Compose& compose, std::int
   view.height = rows.size(0);
   view.width = rows.size(1);
   view.row_bytes = static_cast<std::size_t>(rows.size(1) * 3);
-  at::Tensor out = at::empty({3, view.height, view.width}, at::kFloat);
-  compose.apply(view,
-                SampleRandom(epoch.seed, static_cast<std::uint64_t>(epoch.epoch),
-                             static_cast<std::uint64_t>(index)),
-                {out.mutable_data_ptr<float>(), static_cast<std::size_t>(out.numel())});
+  const FloatImage image =
+      compose.apply(view, SampleRandom(epoch.seed, static_cast<std::uint64_t>(epoch.epoch),
+                                       static_cast<std::uint64_t>(index)));
+  at::Tensor out = at::empty({3, image.size.height, image.size.width}, at::kFloat);
+  std::ranges::copy(image.span(), out.mutable_data_ptr<float>());
   return out;
 }
 
