@@ -1,5 +1,6 @@
 #include "lockstep/train/loop/trainer.h"
 
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 
 #include <chrono>
@@ -111,6 +112,7 @@ TEST(Trainer, ASlowRankIsNamedAfter20Steps) {
   EXPECT_NO_THROW(spawn(2, [](int rank) {
     const TrainConfig config{.batch_size = 2, .epochs = 1, .log_interval = 1000};
     const Group world = init_process_group();
+    at::set_num_threads(1);  // Nobody is slow by the load of other tests.
     at::manual_seed(3);
     const auto source = toys::table();
     const auto batches = plan_batches(config, 96, 2);  // 24 steps.
@@ -121,7 +123,7 @@ TEST(Trainer, ASlowRankIsNamedAfter20Steps) {
       options.observers = {&seen};
     } else {
       options.each = [](std::int64_t) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        std::this_thread::sleep_for(std::chrono::milliseconds(60));
       };
     }
     Trainer trainer(config, source, batches, learner, world, options);
