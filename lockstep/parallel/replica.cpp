@@ -58,11 +58,9 @@ void Replica::broadcast(const std::vector<at::Tensor>& tensors, const Broadcast&
   }
 }
 
-// Rank 0's; while ranks join, those of the highest rank with inputs. A step that is recorded has it
-// always: what runs before a replay is not known now.
+// Rank 0's; while ranks join, those of the highest rank with inputs.
 void Replica::sync_buffers(bool has_inputs) {
-  const bool is_due = buffers_are_due_ || device::Graph::recording() != nullptr;
-  if (!is_due || !forward_sync_buffers_ || group_.size() == 1) {
+  if (!buffers_are_due_ || !forward_sync_buffers_ || group_.size() == 1) {
     return;
   }
   const auto tensors = buffers(module_, ignored_);
@@ -74,8 +72,12 @@ void Replica::sync_buffers(bool has_inputs) {
 void Replica::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   const auto samples = std::exchange(samples_, std::nullopt);
+  auto* const recording = device::Graph::recording();
+  if (recording != nullptr && recording != graph_) {
+    buffers_are_due_ = true;  // First forward of a recording: what runs before a replay is unknown.
+  }
   if (with_gradients) {
-    graph_ = device::Graph::recording();
+    graph_ = recording;
     errors_.enter(Phase::kForward, stats_.steps + 1);
   }
   errors_.run([&] {
