@@ -16,7 +16,9 @@ namespace lockstep::utils {
 using Tensors = std::vector<at::Tensor>;
 
 struct CheckpointOptions {
-  // Random numbers are the same when the function runs again. Costs a copy of their state.
+  // Random numbers are the same when the function runs again. Costs a copy of their state. Not if
+  // another thread draws from the same device's generator meanwhile, as replicas of DataParallel on
+  // one device do.
   bool preserve_rng_state = true;
 };
 

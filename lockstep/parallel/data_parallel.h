@@ -67,7 +67,10 @@ class Stopwatch {
 
 // As in Python, the replica on the first device is the module itself: buffers that a forward
 // changes, such as running statistics, are those of its part of the batch. Clones are made here, so
-// hooks or members that the module gets later are not theirs. One thread at a time may use it.
+// hooks or members that the module gets later are not theirs. Replicas on one device run at the
+// same time and draw from its one generator, also as in Python: dropout differs from run to run
+// there, and utils::checkpoint draws other numbers when it computes again. One thread at a time may
+// use it.
 template <class Module>
 class DataParallel {
  public:
