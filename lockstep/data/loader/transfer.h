@@ -28,13 +28,16 @@ class Transfer {
   // while another one records a CUDA graph.
   [[nodiscard]] Transferred start(Sample batch) const;
 
+  // The stream of the copies; none if batches stay.
+  [[nodiscard]] const std::optional<c10::Stream>& stream() const { return stream_; }
+
   // What is given to the current stream from now on finds the whole batch. The host does not wait.
   static Sample finish(Transferred transferred);
 
  private:
   bool pin_memory_;
   std::optional<c10::Device> device_;
-  std::optional<c10::Stream> stream_;  // None if batches stay.
+  std::optional<c10::Stream> stream_;
 };
 
 }  // namespace lockstep::data

@@ -18,11 +18,21 @@ const c10::Device kGpu("cuda:0");
 // More than LibTorch has streams in a pool, which it deals out in turn.
 constexpr int kBatches = 100;
 
-std::vector<Transferred> started_by_a_worker(const Transfer& transfer) {
+// Each has a stream of its own.
+std::vector<Transfer> transfers() {
+  std::vector<Transfer> all;
+  for (int i = 0; i < kBatches; ++i) {
+    all.emplace_back(/*pin_memory=*/true, kGpu);
+  }
+  return all;
+}
+
+std::vector<Transferred> started_by_a_worker(const std::vector<Transfer>& all) {
   std::vector<Transferred> started;
   std::thread worker([&] {
-    for (int i = 0; i < kBatches; ++i) {
-      started.push_back(transfer.start({at::full({1 << 16}, i + 1.0), at::full({1}, i + 1.0)}));
+    for (const Transfer& transfer : all) {
+      const double number = static_cast<double>(started.size()) + 1;
+      started.push_back(transfer.start({at::full({1 << 16}, number), at::full({1}, number)}));
     }
   });
   worker.join();
@@ -30,13 +40,13 @@ std::vector<Transferred> started_by_a_worker(const Transfer& transfer) {
 }
 
 TEST(TransferOnAGpu, ARecordingTakesNoCopyOfAWorker) {
-  const Transfer transfer(/*pin_memory=*/true, kGpu);
+  const auto all = transfers();
   const auto counter = at::zeros({1}, kGpu);
   const c10::StreamGuard recorded(device::side_stream(kGpu));
   std::vector<Transferred> started;
   device::Graph graph([&] {
     counter.add_(1);
-    started = started_by_a_worker(transfer);
+    started = started_by_a_worker(all);
     counter.add_(1);
   });
   ASSERT_EQ(started.size(), static_cast<std::size_t>(kBatches));
@@ -52,8 +62,8 @@ TEST(TransferOnAGpu, ARecordingTakesNoCopyOfAWorker) {
 
 // Whichever streams are asked for in between.
 TEST(TransferOnAGpu, CopiesOnNoStreamThatMayBeRecorded) {
-  for (int i = 0; i < kBatches; ++i) {
-    EXPECT_NE(device::copy_stream(kGpu), device::side_stream(kGpu));
+  for (const Transfer& transfer : transfers()) {
+    EXPECT_NE(transfer.stream(), device::side_stream(kGpu));
   }
 }
 
