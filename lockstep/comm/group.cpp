@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <future>
 #include <memory>
 #include <new>
 #include <thread>
@@ -15,6 +14,7 @@
 #include "lockstep/comm/backends/local/backend.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/store_call.h"
 
 namespace lockstep {
 namespace {
@@ -182,18 +182,9 @@ void Group::State::leave(int company) {
       !host_waits.value_or(true)) {
     return;
   }
-  // The store's calls have no time limit, and its host may be stopped or cut off.
-  const auto said = std::make_shared<std::promise<void>>();
-  auto future = said->get_future();
-  std::thread thread([said, store = store, waits_for = job->hosts_store ? company : 0] {
+  comm::within(kGoodbye + kAnswer, [store = store, waits_for = job->hosts_store ? company : 0] {
     say_goodbye(*store, waits_for);
-    said->set_value();
   });
-  if (future.wait_for(kGoodbye + kAnswer) == std::future_status::ready) {
-    thread.join();
-  } else {
-    thread.detach();  // It has nothing but the store, which it keeps.
-  }
 }
 
 int Group::rank() const { return state_->rank; }

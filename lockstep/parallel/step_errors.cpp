@@ -1,16 +1,18 @@
 #include "lockstep/parallel/step_errors.h"
 
+#include <memory>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/store_post.h"
+#include "lockstep/comm/store_call.h"
 
 namespace lockstep::parallel {
 namespace {
 
-// The store must not take long when an error is already known.
-constexpr std::chrono::seconds kStorePatience{2};
+// The store must not take long when an error is already known. More than post() waits.
+constexpr std::chrono::seconds kStorePatience{3};
 
 std::string name_of(const Progress& now) {
   const auto step = std::to_string(now.step);
@@ -27,6 +29,27 @@ std::string name_of(const Progress& now) {
       break;
   }
   return "not yet trained,";
+}
+
+// What rank `number` left under `key`, for a rank in step `step`.
+std::string left_by(const std::string& number, c10d::Store& store, const std::string& key,
+                    std::uint64_t step) {
+  const auto ended = key + "/ended/" + number;
+  const auto failed = key + "/failed/" + number;
+  const auto reason = store.check({failed}) ? store.get_to_str(failed) : "";
+  if (!reason.empty()) {
+    return "; rank " + number + " had failed: " + reason;
+  }
+  if (!store.check({ended})) {
+    return "";
+  }
+  const auto steps = store.get_to_str(ended);
+  const auto text = "; rank " + number + " ended after " + steps + " steps";
+  if (steps == std::to_string(step)) {
+    return text;
+  }
+  return text + ", this rank is in its step " + std::to_string(step) +
+         ": give every rank the same number of batches (DistributedSampler pads or drops)";
 }
 
 }  // namespace
@@ -90,40 +113,28 @@ void StepErrors::leave_for_others(const std::string& kind, const std::string& te
     return;
   }
   try {
-    const auto store = group_.store();
-    const c10d::StoreTimeoutGuard brief(*store, kStorePatience);
-    comm::post(*store, key_ + "/" + kind + "/" + std::to_string(group_.rank()), text);
-  } catch (const std::exception&) {  // The store, or the group, is gone: nobody can read it.
+    comm::within(kStorePatience, [store = group_.store(), text,
+                                  key = key_ + "/" + kind + "/" + std::to_string(group_.rank())] {
+      comm::post(*store, key, text);
+    });
+  } catch (const std::exception&) {  // The group is gone: nobody can read it.
   }
 }
 
 std::string StepErrors::left_by_others() noexcept {
-  std::string text;
   try {
-    const auto store = group_.store();
-    const c10d::StoreTimeoutGuard brief(*store, kStorePatience);
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      const auto number = std::to_string(rank);
-      const auto ended = key_ + "/ended/" + number;
-      const auto failed = key_ + "/failed/" + number;
-      if (rank == group_.rank()) {
-        continue;
-      }
-      const auto reason = store->check({failed}) ? store->get_to_str(failed) : "";
-      if (!reason.empty()) {
-        text += "; rank " + number + " had failed: " + reason;
-      } else if (store->check({ended})) {
-        const auto steps = store->get_to_str(ended);
-        text += "; rank " + number + " ended after " + steps + " steps";
-        if (steps != std::to_string(now_.step)) {
-          text += ", this rank is in its step " + std::to_string(now_.step) +
-                  ": give every rank the same number of batches (DistributedSampler pads or drops)";
-        }
-      }
-    }
-  } catch (const std::exception&) {  // The store is gone as well.
+    const auto text = std::make_shared<std::string>();
+    const bool in_time =
+        comm::within(kStorePatience, [text, store = group_.store(), key = key_, step = now_.step,
+                                      own = group_.rank(), size = group_.size()] {
+          for (int rank = 0; rank < size; ++rank) {
+            *text += rank == own ? "" : left_by(std::to_string(rank), *store, key, step);
+          }
+        });
+    return in_time ? *text : "";
+  } catch (const std::exception&) {  // The group is gone.
+    return "";
   }
-  return text;
 }
 
 }  // namespace lockstep::parallel

@@ -1,14 +1,13 @@
-#include <ATen/ops/full.h>
 #include <gmock/gmock.h>
-#include <signal.h>
-#include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
-#include <optional>
+#include <stdexcept>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/socket.h"
 #include "tests/comm/ranks.h"
+#include "tests/comm/stopped_host.h"
 
 namespace lockstep {
 namespace {
@@ -34,17 +33,10 @@ TEST(Membership, LocalRanksFollowFromWhoSharesAHost) {
   }));
 }
 
-// The store is in the process of rank 0.
-void meet_at(const std::string& port) {
-  ::setenv("MASTER_ADDR", "127.0.0.1", 1);
-  ::setenv("MASTER_PORT", port.c_str(), 1);
-  ::unsetenv("TORCHELASTIC_USE_AGENT_STORE");
-}
-
 TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
   const auto port = std::to_string(listen_on({"127.0.0.1", 0}).port);
   EXPECT_NO_THROW(spawn(3, [&](int rank) {
-    meet_at(port);
+    testing::meet_at(port);
     if (rank == 2) {
       return;
     }
@@ -59,22 +51,14 @@ TEST(Membership, ARankThatNeverJoinsIsNamedByTheOthers) {
 }
 
 TEST(Membership, ARankLeavesAStoreThatDoesNotAnswer) {
-  const auto port = std::to_string(listen_on({"127.0.0.1", 0}).port);
-  EXPECT_NO_THROW(spawn(2, [&](int rank) {
-    meet_at(port);
-    std::optional<Group> world = init_process_group();
-    auto first = at::full({1}, static_cast<std::int64_t>(rank == 0 ? ::getpid() : 0), at::kLong);
-    world->all_reduce(first).wait();
-    if (rank == 0) {
-      return;  // Waits some seconds for the other to leave.
+  EXPECT_NO_THROW(testing::with_host([](Group world) {
+    const testing::StoppedHost host(world);
+    if (world.rank() == 0) {
+      return;
     }
-    const auto host = static_cast<pid_t>(first.item<std::int64_t>());
-    ::kill(host, SIGSTOP);
     const auto begin = std::chrono::steady_clock::now();
-    world.reset();
-    const auto took = std::chrono::steady_clock::now() - begin;
-    ::kill(host, SIGCONT);
-    if (took > std::chrono::seconds(15)) {
+    world.destroy();
+    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(15)) {
       throw std::runtime_error("leaving took too long");
     }
   }));
