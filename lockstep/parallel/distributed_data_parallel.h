@@ -119,6 +119,9 @@ class DistributedDataParallel {
     } catch (const std::exception& error) {
       replica_->fail(error.what());
       throw;
+    } catch (...) {
+      replica_->fail("an exception that is no std::exception");
+      throw;
     }
     replica_->shadow_others();
   }
@@ -213,6 +216,9 @@ class DistributedDataParallel {
       return module_->forward(std::forward<Arguments>(arguments)...);
     } catch (const std::exception& error) {
       replica_->fail(error.what());
+      throw;
+    } catch (...) {
+      replica_->fail("an exception that is no std::exception");
       throw;
     }
   }
