@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -52,8 +53,9 @@ struct WorkerPool::State {
   std::shared_ptr<const Job> job;
   std::uint64_t jobs = 0;  // So many were started: tells results of the present one.
   std::int64_t count = 0;
-  std::int64_t claimed = 0;  // By workers.
-  std::int64_t given = 0;    // By next().
+  std::int64_t claimed = 0;     // By workers.
+  std::int64_t given = 0;       // By next().
+  std::optional<Deadline> due;  // Of the batch that next() is at; one for all its parts.
   // Number n is in slot n % prefetch: those in use are from `given` to `given` + prefetch - 1.
   std::vector<Slot> slots;
   std::vector<Worker> workers;
@@ -64,6 +66,11 @@ struct WorkerPool::State {
   }
   Slot& slot(std::int64_t number) {
     return slots[static_cast<std::size_t>(number % options.prefetch)];
+  }
+
+  Clock::time_point due_time() {
+    due = due ? due : Deadline::in(options.timeout);
+    return due->at();
   }
 
   // What they own goes where no lock is held.
@@ -87,6 +94,7 @@ WorkerPool::State::Dropped WorkerPool::State::replace(std::shared_ptr<const Job>
   count = next_count;
   claimed = 0;
   given = 0;
+  due.reset();
   for (Worker& worker : workers) {
     worker.of_this_job = false;
   }
@@ -244,13 +252,16 @@ WorkerPool::Result WorkerPool::next() {
   const auto ready = [&] { return state.slot(state.given).ready; };
   if (state.options.timeout.count() == 0) {
     state.changed.wait(lock, ready);
-  } else if (!state.changed.wait_until(lock, Deadline::in(state.options.timeout).at(), ready)) {
+  } else if (!state.changed.wait_until(lock, state.due_time(), ready)) {
+    state.due.reset();  // The next call waits as long again.
     throw IoError("DataLoader: batch " + std::to_string(state.given / state.options.parts) +
                   " is not there after " + to_text(state.options.timeout) + ": " +
                   state.activity() + "; see what the data set waits for, or raise the timeout");
   }
   State::Slot slot = std::exchange(state.slot(state.given), {});
-  ++state.given;
+  if (++state.given % state.options.parts == 0) {
+    state.due.reset();
+  }
   lock.unlock();
   state.work.notify_one();
   if (slot.error) {

@@ -20,8 +20,8 @@ struct WorkerPoolOptions {
   std::int64_t prefetch = 2;
   // So many numbers make one batch together: messages name batches.
   std::int64_t parts = 1;
-  // How long next() waits, and how long the end of the pool waits for a worker since it took its
-  // number; 0: for ever.
+  // How long next() waits for a batch, all its parts together, and how long the end of the pool
+  // waits for a worker since it took its number; 0: for ever.
   std::chrono::milliseconds timeout{0};
   // Called in each worker, with its number, before its first result. What it throws takes the place
   // of the result, and it is called again before the next one.

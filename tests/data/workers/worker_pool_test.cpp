@@ -108,6 +108,29 @@ TEST(WorkerPool, ATimeoutTellsWhatWorkersAreDoing) {
   EXPECT_THAT(all_of(pool), ElementsAre(1, 2)) << "it stays the next one";
 }
 
+TEST(WorkerPool, TheTimeoutIsOneForAllPartsOfABatch) {
+  std::latch go_on(1);
+  WorkerPool pool(
+      {.num_workers = 2, .prefetch = 4, .parts = 2, .timeout = std::chrono::seconds(3)});
+  pool.start(
+      [&](std::int64_t number) {
+        if (number == 1) {
+          go_on.wait();
+        }
+        return number_as_result(number);
+      },
+      4);
+  pool.next();
+  std::this_thread::sleep_for(std::chrono::seconds(3));  // As if part 0 had taken so long.
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THROW(pool.next(), IoError);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  go_on.count_down();
+  for (int number = 1; number < 4; ++number) {
+    EXPECT_NE(pool.next(), nullptr) << "after the error there is time again";
+  }
+}
+
 TEST(WorkerPool, InitializesEachWorkerOnceBeforeItsFirstResult) {
   std::mutex mutex;
   std::multiset<int> calls;
