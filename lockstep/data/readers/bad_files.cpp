@@ -79,9 +79,13 @@ bool BadFiles::mark(std::int64_t index, Reason& reason) {
   return true;
 }
 
-void BadFiles::record(std::int64_t index, const std::string& path, const std::string& reason) {
+bool BadFiles::is_marked(std::int64_t index) const {
   const auto place = static_cast<std::size_t>(index);
-  if (place < numbers_.size() && numbers_[place] != 0) {
+  return place < numbers_.size() && numbers_[place] != 0;
+}
+
+void BadFiles::record(std::int64_t index, const std::string& path, const std::string& reason) {
+  if (is_marked(index)) {
     return;
   }
   Reason& entry = reason_of(kind_of(reason, path));
@@ -119,17 +123,25 @@ void BadFiles::merge(std::string_view packed) {
   const std::lock_guard lock(mutex_);
   const auto fields = split(packed, '\0');
   for (std::size_t i = 0; i + 2 < fields.size(); i += 3) {
-    Reason& reason = reason_of(fields[i]);
-    bool is_news = false;
+    std::vector<std::int64_t> news;
     for (const std::string& text : split(fields[i + 1], '\n')) {
       const auto index = parse_int(text);
       if (!text.empty() && (!index || *index < 0)) {
         throw IoError("merging bad files: there is '" + text + "', expected the index of a file");
       }
-      is_news = (index && mark(*index, reason)) || is_news;
+      if (index && !is_marked(*index)) {
+        news.push_back(*index);
+      }
+    }
+    if (news.empty()) {  // All are known, perhaps for other reasons: this one has no files.
+      continue;
+    }
+    Reason& reason = reason_of(fields[i]);
+    for (const std::int64_t index : news) {
+      mark(index, reason);
     }
     for (const std::string& example : split(fields[i + 2], '\n')) {
-      if (is_news && !example.empty() && reason.examples.size() < kExamplesOfAReason &&
+      if (!example.empty() && reason.examples.size() < kExamplesOfAReason &&
           std::ranges::find(reason.examples, example) == reason.examples.end()) {
         reason.examples.push_back(example);
       }

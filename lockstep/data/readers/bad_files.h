@@ -57,6 +57,7 @@ class BadFiles {
 
   void record(std::int64_t index, const std::string& path, const std::string& reason);
   Reason& reason_of(std::string kind);
+  [[nodiscard]] bool is_marked(std::int64_t index) const;
   bool mark(std::int64_t index, Reason& reason);  // False if it was marked before.
   [[nodiscard]] std::string summary_locked() const;
 

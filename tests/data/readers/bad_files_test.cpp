@@ -87,6 +87,21 @@ TEST(BadFiles, ThoseOfSeveralProcessesCountOnce) {
   EXPECT_THROW(all.merge(std::string_view("kind\0x\0\0", 8)), IoError);
 }
 
+// As when the rank that reads a file over a network sees less of it than another one.
+TEST(BadFiles, AFileHasTheReasonOfWhoeverIsMergedFirst) {
+  BadFiles first;
+  first.add(3, "a", "it is cut");
+  BadFiles second;
+  second.add(3, "a", "it is empty");
+  BadFiles all;
+  all.merge(first.packed());
+  all.merge(second.packed());
+  EXPECT_EQ(all.summary(),
+            "1 file cannot be read; other samples take their places\n"
+            "1: it is cut\n"
+            "  'a': it is cut");
+}
+
 // Paths and reasons of 100,000 files would be some 20 MB.
 TEST(BadFiles, MemoryStaysFlatOver100000Files) {
   BadFiles bad;
