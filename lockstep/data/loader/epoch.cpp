@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/loader/shared_batches.h"
 
 namespace lockstep::data {
 namespace {
@@ -32,8 +31,8 @@ DataLoader::Epoch::Epoch(std::shared_ptr<const EpochPlan> plan,
         },
         plan_->size());
   } else {
-    const auto batches = std::make_shared<SharedBatches>(plan_, maker_, transfer, parts_);
-    pool_->start([batches](std::int64_t number) { return batches->make_part(number); },
+    batches_ = std::make_shared<SharedBatches>(plan_, maker_, transfer, parts_);
+    pool_->start([batches = batches_](std::int64_t number) { return batches->make_part(number); },
                  plan_->size() * parts_);
   }
 }
@@ -64,8 +63,11 @@ std::unique_ptr<Sample> DataLoader::Epoch::next_of_workers() {
       error_ = error_ ? error_ : std::current_exception();
     }
   }
-  ++given_;
+  const std::int64_t batch = given_++;
   if (error_) {
+    if (batches_) {  // A worker that could not begin has not made its part.
+      batches_->drop(batch);
+    }
     std::rethrow_exception(std::exchange(error_, nullptr));
   }
   return finished(std::move(*static_cast<Transferred*>(result.get())));

@@ -8,6 +8,7 @@
 #include "lockstep/data/loader/batch_maker.h"
 #include "lockstep/data/loader/data_loader.h"
 #include "lockstep/data/loader/epoch_plan.h"
+#include "lockstep/data/loader/shared_batches.h"
 #include "lockstep/data/loader/transfer.h"
 #include "lockstep/data/workers/worker_pool.h"
 
@@ -42,6 +43,7 @@ class DataLoader::Epoch {
   Transfer transfer_;
   std::shared_ptr<WorkerPool> pool_;
   std::int64_t parts_;
+  std::shared_ptr<SharedBatches> batches_;  // Null if a batch has one part.
   std::int64_t given_ = 0;
   std::exception_ptr error_;  // Of a part of the next batch.
   bool closed_ = false;

@@ -37,6 +37,15 @@ std::shared_ptr<SharedBatches::Making> SharedBatches::join(std::int64_t batch) {
   return making;
 }
 
+void SharedBatches::drop(std::int64_t batch) {
+  std::shared_ptr<Making> dropped;  // Is gone once the lock is free.
+  const std::lock_guard lock(mutex_);
+  if (const auto found = open_.find(batch); found != open_.end()) {
+    dropped = std::move(found->second);
+    open_.erase(found);
+  }
+}
+
 std::shared_ptr<Transferred> SharedBatches::make_part(std::int64_t number) {
   const std::int64_t batch = number / parts_;
   const auto making = join(batch);

@@ -25,6 +25,9 @@ class SharedBatches {
   // once all parts of it were made, each once; not if one of them has thrown.
   std::shared_ptr<Transferred> make_part(std::int64_t number);
 
+  // Forgets a batch that will not be put together: nobody will make a part of it any more.
+  void drop(std::int64_t batch);
+
  private:
   struct Making;
 

@@ -17,7 +17,6 @@
 namespace lockstep::data {
 namespace {
 
-using std::chrono::milliseconds;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -52,6 +51,18 @@ TEST(SharedBatches, TheLastPartPutsTheBatchTogether) {
   EXPECT_FALSE(of_next->batch.data.defined());
   batches.make_part(4);
   EXPECT_THAT(values(of_next->batch.data), ElementsAre(1, 0)) << "fewer samples than parts";
+}
+
+TEST(SharedBatches, ABatchWithAPartThatNobodyMadeCanBeDropped) {
+  const auto plan = std::make_shared<const EpochPlan>(std::vector<std::int64_t>{5, 2}, 2,
+                                                      /*drop_last=*/false, EpochSeed{});
+  const auto maker = std::make_shared<const BatchMaker>(
+      std::make_shared<Costly>(10, [](std::int64_t) {}), nullptr);
+  SharedBatches batches(plan, maker, Transfer(false, std::nullopt), 2);
+  const std::weak_ptr<Transferred> batch = batches.make_part(0);
+  EXPECT_FALSE(batch.expired()) << "it waits for part 1";
+  batches.drop(0);
+  EXPECT_TRUE(batch.expired());
 }
 
 TEST(DataLoader, WorkersMakeABatchTogether) {
@@ -124,7 +135,7 @@ TEST(DataLoader, AWorkerThatCannotBeginLosesOneBatch) {
 TEST(DataLoader, ATimeoutOfAPartNamesTheBatchAndLosesNothing) {
   std::latch go_on(1);
   auto options = two_parts();
-  options.timeout = milliseconds(500);
+  options.timeout = std::chrono::seconds(3);
   DataLoader loader(Costly(16,
                            [&](std::int64_t index) {
                              if (index == 12) {
@@ -134,7 +145,7 @@ TEST(DataLoader, ATimeoutOfAPartNamesTheBatchAndLosesNothing) {
                     options);
   auto batch = loader.begin();
   EXPECT_THAT([&] { ++batch; },
-              ThrowsMessage<IoError>(AllOf(HasSubstr("batch 1 is not there after 500 ms"),
+              ThrowsMessage<IoError>(AllOf(HasSubstr("batch 1 is not there after 3 s"),
                                            HasSubstr("has been at batch 1 for"))));
   EXPECT_EQ(loader.state_dict().consumed, 8);
   go_on.count_down();
