@@ -1,6 +1,7 @@
 #include "lockstep/data/workers/recycled_memory.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -41,6 +42,15 @@ struct RecycledMemory::Shared {
 
   std::mutex mutex;
   std::vector<Block> blocks;
+  std::atomic<std::size_t> in_use = 0;
+  std::atomic<std::size_t> most_in_use = 0;
+
+  void count_use() {
+    const std::size_t now = ++in_use;
+    std::size_t most = most_in_use;
+    while (now > most && !most_in_use.compare_exchange_weak(most, now)) {
+    }
+  }
 
   Block take(std::size_t bytes) {
     Block unfit;  // Is gone once the lock is free.
@@ -61,9 +71,11 @@ struct RecycledMemory::Shared {
     return allocated(bytes);
   }
 
+  // A lock that was not free in take() has led to a block too many: it goes here.
   void keep(Block block) {
+    --in_use;
     const std::unique_lock lock(mutex, std::try_to_lock);
-    if (lock && blocks.size() < kMostKept) {
+    if (lock && blocks.size() < kMostKept && blocks.size() + in_use < most_in_use) {
       blocks.push_back(std::move(block));
     }
   }
@@ -75,6 +87,7 @@ RecycledMemory::RecycledMemory() : shared_(std::make_shared<Shared>()) {
 
 std::shared_ptr<void> RecycledMemory::take(std::size_t bytes) {
   Shared::Block block = shared_->take(bytes);
+  shared_->count_use();
   const std::size_t size = block.bytes;
   return {block.memory.release(), [shared = shared_, size](void* memory) {
             shared->keep({std::unique_ptr<void, Shared::Free>(memory), size});

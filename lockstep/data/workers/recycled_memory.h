@@ -20,7 +20,7 @@ class RecycledMemory {
   // gone, which may be after the end of this object. Throws std::bad_alloc.
   [[nodiscard]] std::shared_ptr<void> take(std::size_t bytes);
 
-  // Blocks that wait to be used again: as many as were in use at the same time, 64 at most.
+  // Blocks that wait to be used again: at most as many as were in use at the same time, and 64.
   [[nodiscard]] std::size_t kept() const;
 
  private:
