@@ -47,6 +47,9 @@ void LocalNode::prepare_and_start() {
     prepare();
   }
   workers_->start();
+  for (const int signal : std::exchange(held_, {})) {
+    workers_->pass_on(signal);
+  }
 }
 
 void LocalNode::stop(const Stop& command) {
@@ -81,6 +84,10 @@ void LocalNode::interrupt(int signal) {
 void LocalNode::pass_on(int signal) {
   if (phase_ == Phase::kRunning || phase_ == Phase::kStopping) {
     workers_->pass_on(signal);
+  }
+  // Those that do not hold it back would end by it before they can ask for it.
+  if (phase_ != Phase::kRunning && context_.signals->workers_hold_back(signal)) {
+    held_.insert(signal);
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "lockstep/launch/node/worker_group.h"
@@ -28,7 +29,9 @@ class LocalNode {
   // A handled signal reached the launcher: passes it to the workers, which get the shutdown time to
   // end.
   void interrupt(int signal);
-  // Passes on a signal that does not end the job: each worker gets it, and nothing else happens.
+  // Passes on a signal that does not end the job: each worker gets it, and nothing else happens. If
+  // workers start with it held back, and none or only those of an ending attempt are here, those
+  // of the next attempt get it, too, when they are started.
   void pass_on(int signal);
   void on_exits(const std::vector<ChildExit>& exits);
   // To be called now and then while busy().
@@ -56,6 +59,7 @@ class LocalNode {
   int attempt_ = -1;
   std::unique_ptr<WorkerGroup> workers_;
   Deadline deadline_;               // For stopping, then for killing.
+  std::set<int> held_;              // Signals for the workers of the next attempt.
   bool stops_in_order_ = false;     // No worker was signalled.
   bool said_that_we_wait_ = false;  // And for how long, in this attempt.
   std::string stuck_;               // What still lives of an attempt, if it could not be killed.

@@ -27,6 +27,10 @@ class Signals {
   [[nodiscard]] std::optional<int> next() const;
   // Whether this signal ends the job (`handled`), or is only passed to the workers.
   [[nodiscard]] bool ends_job(int signal) const { return ::sigismember(&handled_, signal) == 1; }
+  // Whether workers start with this signal blocked, because whoever started us had blocked it.
+  [[nodiscard]] bool workers_hold_back(int signal) const {
+    return !ends_job(signal) && ::sigismember(&before_, signal) == 1;
+  }
   // To be called in a child before it executes another program. Undoes what this object did, and
   // gives the signals that end workers their default action.
   void restore_in_child() const;

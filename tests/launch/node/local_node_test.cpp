@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <sys/ptrace.h>
 
+#include <csignal>
+
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
 
@@ -231,6 +233,57 @@ TEST_F(LocalNodeTest, ASignalThatEndsNoJobReachesTheWorkersAlone) {
   run_until<Done>();
   EXPECT_THAT(reports_, SizeIs(1)) << "nobody was told to stop";
   EXPECT_EQ(consoles_.err(), "");
+}
+
+TEST_F(LocalNodeTest, WithoutWorkersASignalThatWouldEndThemIsDropped) {
+  start("sleep 0.1", 1, std::chrono::seconds(9));
+  run_until<Done>();
+  node_->pass_on(SIGUSR1);
+  Start again = start_command();
+  again.plan.attempt = 1;
+  reports_.clear();
+  node_->start(again);
+  EXPECT_EQ(run_until<Done>().attempt, 1);
+}
+
+// As `lockstep train` does before it starts a launcher.
+class HeldBack {
+ protected:
+  HeldBack() {
+    sigset_t signals;
+    ::sigemptyset(&signals);
+    ::sigaddset(&signals, SIGUSR1);
+    ::sigprocmask(SIG_BLOCK, &signals, &before_);
+  }
+  ~HeldBack() { ::sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  HeldBack(const HeldBack&) = delete;
+  HeldBack& operator=(const HeldBack&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+class LocalNodeHeldBackTest : private HeldBack, public LocalNodeTest {};
+
+TEST_F(LocalNodeHeldBackTest, ASignalBetweenAttemptsWaitsForTheWorkersOfTheNext) {
+  // Those of the second attempt end well when SIGUSR1, bit 9, waits for them.
+  start(
+      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 0; "
+      "for i in $(seq 100); do grep -q '^ShdPnd:.*200$' /proc/$$/status && exit 0; sleep 0.01; "
+      "done; exit 9",
+      2, std::chrono::seconds(9));
+  run_until<Done>();
+  node_->pass_on(SIGUSR1);
+  Start again = start_command(2);
+  again.plan.attempt = 1;
+  reports_.clear();
+  node_->start(again);
+  EXPECT_EQ(run_until<Done>().attempt, 1);
+  // Once: those of a third attempt do not get it again.
+  again.plan.attempt = 2;
+  reports_.clear();
+  node_->start(again);
+  EXPECT_EQ(run_until<Stopped>().failures.at(0).exit_code, 9);
 }
 
 }  // namespace
