@@ -86,8 +86,10 @@ void Coordinator::on_failed(PeerId peer, const Failed& failed) {
     outcome_.root_cause = failed.failure;
   }
   const bool in_order = stopped_in_order(*outcome_.root_cause);
-  const bool is_final = outcome_.root_cause->signal == 0 &&
-                        settings_.final_codes.contains(outcome_.root_cause->exit_code);
+  // One that was asked to stop and could not save would be asked and fail again.
+  const bool is_final = stopped_unsaved(*outcome_.root_cause) ||
+                        (outcome_.root_cause->signal == 0 &&
+                         settings_.final_codes.contains(outcome_.root_cause->exit_code));
   outcome_.may_restart = outcome_.may_restart && !in_order && !is_final;
   if (phase_ == Phase::kRunning) {
     stop_others(peer, in_order ? 0 : SIGTERM);

@@ -268,6 +268,16 @@ TEST(Coordinator, AfterAnInterruptAWorkerThatCouldNotSaveIsTold) {
   EXPECT_THAT(end.text, HasSubstr("could not save its work"));
 }
 
+TEST(Coordinator, AWorkerThatStoppedButCouldNotSaveIsNotRestarted) {
+  Job job(1, 5);
+  job.sent<Start>();
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0, 74)});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 74)}, ""});
+  EXPECT_TRUE(job->ended());
+  EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 74);
+  EXPECT_EQ(job.stores(), 1);
+}
+
 TEST(Coordinator, AnInterruptAfterAFailureKeepsTheReportButDoesNotRestart) {
   Job job(1, 5);
   job->on_message(kLocalPeer, Failed{0, failure_on(0, 0)});
