@@ -58,6 +58,8 @@ void on_signal(int signal, siginfo_t* info, void* /*context*/) {
   }
 }
 
+void do_nothing(int /*signal*/) {}
+
 void change_mask(int how, int signal) {
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -97,9 +99,16 @@ StopRequest::StopRequest() {
 StopRequest::~StopRequest() {
   ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    if (!is_ignored(before[i])) {
-      ::sigaction(kSignals[i], &before[i], nullptr);
+    if (is_ignored(before[i])) {
+      continue;
     }
+    // Threads that were started meanwhile do not hold it back: its default would end the process. A
+    // handler, since SIG_IGN would be kept by the next StopRequest.
+    if (before[i].sa_handler == SIG_DFL && ::sigismember(&mask_before, kSignals[i]) == 1) {
+      before[i].sa_handler = do_nothing;
+      before[i].sa_flags = SA_RESTART;
+    }
+    ::sigaction(kSignals[i], &before[i], nullptr);
   }
   first_signal = 0;
   in_use = false;

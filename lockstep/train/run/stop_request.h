@@ -29,7 +29,8 @@ class StopRequest {
  public:
   // Throws UsageError if there is one.
   StopRequest();
-  // The handlers from before are back.
+  // The handlers from before are back. A signal that was blocked in this thread and had none does
+  // nothing from now on: threads that were started meanwhile do not block it.
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;

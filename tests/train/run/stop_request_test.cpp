@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <functional>
 #include <thread>
@@ -68,11 +69,22 @@ TEST(StopRequest, ANoticeThatCameBeforeItIsHeldBackAndCounts) {
 TEST(StopRequest, ANoticeAfterItsEndIsHeldBackAgain) {
   const int status = test::run_in_child([] {
     hold_back_stop_notice();
+    std::atomic<bool> is_over{false};
+    std::thread started_meanwhile;  // As LibTorch's, which live on.
     {
       const StopRequest stop;
+      started_meanwhile = std::thread([&] {
+        while (!is_over) {
+          ::usleep(1000);
+        }
+      });
     }
     signal_self(SIGUSR1);
-    return 0;
+    is_over = true;
+    started_meanwhile.join();
+    const StopRequest next;
+    signal_self(SIGUSR1);
+    return StopRequest::is_requested() ? 0 : 1;
   });
   EXPECT_EQ(code_of(status), 0);
 }
