@@ -171,8 +171,9 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, S
   require_consistent(job, gpus);
   const int ids = number_of_gpu_ids(job);
   const int ranks = job.nproc > 0 ? job.nproc : ids > 0 ? ids : std::max(1, gpus);
-  // The launcher alone lets a rank see certain GPUs.
-  if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0 && ids == 0) {
+  // The launcher alone lets a rank see certain GPUs, or ends one that takes too long to save.
+  if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0 && ids == 0 &&
+      job.shutdown_timeout_seconds == 0) {
     return std::nullopt;
   }
   std::vector<std::string> arguments{"--nproc-per-node", std::to_string(ranks)};

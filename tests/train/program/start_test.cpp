@@ -85,6 +85,9 @@ TEST(LaunchArguments, TheTimeToSaveIsTheLaunchers) {
   EXPECT_THAT(
       *launch_arguments({.nproc = 2, .shutdown_timeout_seconds = 600}, StartedBy::kNobody, 0, 0),
       ElementsAre("--nproc-per-node", "2", "--shutdown-timeout", "600", "--no-python"));
+  EXPECT_THAT(*launch_arguments({.shutdown_timeout_seconds = 9}, StartedBy::kNobody, 0, 0),
+              ElementsAre("--nproc-per-node", "1", "--shutdown-timeout", "9", "--no-python"))
+      << "one rank, too";
   EXPECT_THAT([] { launch_arguments({.shutdown_timeout_seconds = -1}, StartedBy::kNobody, 0, 0); },
               ThrowsMessage<UsageError>(HasSubstr("--shutdown-timeout")));
 }
