@@ -49,7 +49,7 @@ def test_losses_change(shared, plain, flags):
     assert all(loss == loss for loss in map(float, found)), "not a number"
 
 
-@pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--max-bad", 3], ["--validation-batch-size", 7],
+@pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--validation-batch-size", 7],
                                    ["--find-unused-parameters"], ["--checkpoint-interval", 3, "--strict"], ["--data-dir", "data"],
                                    ["--cuda-graph", "--cudnn-benchmark", "--tf32", "off"],
                                    ["--backend", "gloo", "--nproc", 1, "--timeout", 60]],

@@ -49,10 +49,10 @@ def test_one_percent_of_bad_files_are_replaced_and_listed(tmp_path):
 def test_more_bad_files_than_allowed_end_the_run(tmp_path):
     bad = spoil(write_photos(tmp_path / "photos", train=200, val=20) / "train", 5)
     done = train(tmp_path, *SMALL, "--batch-size", 10, "--nproc", 2, code=1)
-    assert "files cannot be read" in done.stderr and "expected at most 2 (max_bad)" in done.stderr
+    assert "files cannot be read" in done.stderr and "expected at most 2 (max_bad)" in done.stderr and "raise max_bad (--max-bad)" in done.stderr
     assert any(path.name in done.stderr for path in bad)
     done = train(tmp_path, *SMALL, "--batch-size", 10, "--nproc", 2, "--max-bad", 0, "--resume", "no", code=1)
-    assert "set max_bad" in done.stderr
+    assert "set max_bad (--max-bad)" in done.stderr
     done = train(tmp_path, *SMALL, "--batch-size", 10, "--nproc", 2, "--max-bad", 5, "--json")
     assert json.loads(done.stdout)["bad_files"] == 5
 
@@ -169,6 +169,7 @@ def test_augmentation_in_memory_does_not_depend_on_ranks(tmp_path, flags):
     (["--decode", "fast"], "HINT: leave --decode out"),
     (["--cache", "disk"], "HINT: --cache-dir"),
     (["--max-bad", -2], "--max-bad is -2"),
+    (["--max-bad", 3], "--max-bad is for a folder of image files"),
     (["--hflip", 2], "HINT: --hflip 1"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
 def test_flags_that_do_not_fit_say_what_to_do(tmp_path, flags, text):

@@ -76,7 +76,8 @@ ImageFolder::ImageFolder(ImageFolderIndex index, const ImageReading& reading)
     : index_(std::move(index)),
       decoding_(reading.decoding),
       cache_(make_cache(index_, reading)),
-      bad_files_(std::make_shared<BadFiles>(reading.max_bad)) {}
+      bad_files_(std::make_shared<BadFiles>(reading.max_bad)),
+      may_replace_(reading.may_replace) {}
 
 ImageFolder::ImageFolder(ImageFolderIndex index, Compose transform, const ImageReading& reading)
     : ImageFolder(std::move(index), reading) {
@@ -122,7 +123,7 @@ std::int64_t ImageFolder::read(std::int64_t index,
   return read_or_replace(
       index, size(), *bad_files_, [&](std::int64_t i) { return read_one(i, /*whole=*/false); },
       [&](std::int64_t i) { return read_one(i, /*whole=*/true); },
-      [&](std::int64_t i) { return path(i); });
+      [&](std::int64_t i) { return path(i); }, may_replace_);
 }
 
 Sample ImageFolder::get(std::int64_t index) const { return get_in_epoch(index, {}); }

@@ -29,6 +29,9 @@ struct ImageReading {
   std::int64_t cache_shorter_side = 0;
   // So many files of a rank may be bad: the good one behind takes such a file's place. -1: any.
   std::int64_t max_bad = 0;
+  // The files that may take another one's place; empty: each. Where a part of the folder trains and
+  // another one validates, neither may borrow from the other.
+  std::function<bool(std::int64_t)> may_replace;
 };
 
 // Copies share the cache and the list of bad files.
@@ -81,6 +84,7 @@ class ImageFolder : public Dataset {
   DecodeOptions decoding_;
   std::shared_ptr<FolderCache> cache_;  // Null without one.
   std::shared_ptr<BadFiles> bad_files_;
+  std::function<bool(std::int64_t)> may_replace_;
   mutable RecycledMemory memory_;  // Batches lie in it.
 };
 

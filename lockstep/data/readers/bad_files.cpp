@@ -42,11 +42,12 @@ void BadFiles::add(std::int64_t index, const std::string& path, const std::strin
   record(index, path, reason);
   // Too many stay too many: a loop that goes on after the error hears of it again.
   if (max_bad_ == 0) {
-    throw IoError(reason + "; mend or remove the file, or set max_bad to have some replaced");
+    throw IoError(reason +
+                  "; mend or remove the file, or set max_bad (--max-bad) to have some replaced");
   }
   if (max_bad_ > 0 && count_ > max_bad_) {
     throw IoError(summary_locked() + "\nexpected at most " + std::to_string(max_bad_) +
-                  " (max_bad); mend or remove the files, or raise max_bad");
+                  " (max_bad); mend or remove the files, or raise max_bad (--max-bad)");
   }
 }
 
@@ -192,6 +193,24 @@ std::string BadFiles::summary_locked() const {
     }
   }
   return text;
+}
+
+std::optional<std::int64_t> first_replacement(
+    std::int64_t index, std::int64_t size, const BadFiles& bad,
+    const std::function<bool(std::int64_t)>& may_replace) {
+  std::int64_t passed = 0;  // So many from `index` on are none.
+  while (passed < size) {
+    const auto other = bad.first_not_bad((index + passed) % size, size);
+    const std::int64_t distance = other ? (*other - index + size) % size : 0;
+    if (!other || distance < passed) {  // Around the end, to one that was looked at before.
+      return std::nullopt;
+    }
+    if (!may_replace || may_replace(*other)) {
+      return other;
+    }
+    passed = distance + 1;
+  }
+  return std::nullopt;
 }
 
 }  // namespace lockstep::data

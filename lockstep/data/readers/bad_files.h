@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -69,15 +70,23 @@ class BadFiles {
   std::map<std::string, Reason> reasons_;
 };
 
+// The first file behind `index`, around the end of `size`, that is not known to be bad and may take
+// the place of another one; nothing if there is none. An empty `may_replace`: each may.
+std::optional<std::int64_t> first_replacement(std::int64_t index, std::int64_t size,
+                                              const BadFiles& bad,
+                                              const std::function<bool(std::int64_t)>& may_replace);
+
 // Reads sample `index` of `size` with `read(i)`; if that throws IoError, the file is recorded and
 // the first good one behind it, around the end, is read with `replace(i)` in its place. A file that
 // is known to be bad is not read again as a replacement, so a long run of bad files costs little.
 // Which sample comes is the same on every rank and in every epoch if `replace` depends on nothing
 // but the file. Throws IoError if no file can be read, or there are too many bad ones, and every
-// NotTheFile. `path(i)` names a file.
+// NotTheFile. `path(i)` names a file. Only where `may_replace(i)` holds may a file take the place
+// of another one; empty: each may.
 template <class Read, class Replace, class Path>
 auto read_or_replace(std::int64_t index, std::int64_t size, BadFiles& bad, const Read& read,
-                     const Replace& replace, const Path& path) {
+                     const Replace& replace, const Path& path,
+                     const std::function<bool(std::int64_t)>& may_replace = {}) {
   try {
     return read(index);
   } catch (const NotTheFile&) {
@@ -85,7 +94,7 @@ auto read_or_replace(std::int64_t index, std::int64_t size, BadFiles& bad, const
   } catch (const IoError& error) {
     bad.add(index, path(index), error.what());
   }
-  while (const auto other = bad.first_not_bad(index, size)) {
+  while (const auto other = first_replacement(index, size, bad, may_replace)) {
     try {
       return replace(*other);
     } catch (const NotTheFile&) {
@@ -94,7 +103,8 @@ auto read_or_replace(std::int64_t index, std::int64_t size, BadFiles& bad, const
       bad.add(*other, path(*other), error.what());
     }
   }
-  throw IoError("reading sample " + std::to_string(index) + ": none of " + std::to_string(size) +
+  throw IoError("reading sample " + std::to_string(index) + ": none of " +
+                (may_replace ? "its part's" : std::to_string(size)) +
                 " files can be read, expected at least one\n" + bad.summary());
 }
 

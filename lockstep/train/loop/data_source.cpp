@@ -180,17 +180,21 @@ DataSource finish_folder(const TrainConfig& config, const data::ImageFolderIndex
   return source;
 }
 
-// A folder of classes, without a part for validation.
+// A folder of classes, without a part for validation. In place of a bad file comes one of its part,
+// so that no image both trains and validates.
 DataSource split_folder(const TrainConfig& config, const std::string& root) {
   const auto index = data::index_image_folder(root);
   auto source = finish_folder(config, index);
   source.description = "'" + root + "'";
-  auto train = std::make_shared<data::ImageFolder>(index, train_transform(config),
-                                                   train_reading(config, index));
-  auto validation = std::make_shared<data::ImageFolder>(index, validation_transform(config),
-                                                        evaluation_reading(config, index));
+  const auto parts = split(std::make_shared<data::ImageFolder>(index), config);
+  auto reading = train_reading(config, index);
+  reading.may_replace = one_of(parts.train, index.images.size());
+  auto train = std::make_shared<data::ImageFolder>(index, train_transform(config), reading);
+  reading = evaluation_reading(config, index);
+  reading.may_replace = one_of(parts.validation, index.images.size());
+  auto validation =
+      std::make_shared<data::ImageFolder>(index, validation_transform(config), reading);
   source.folders = {train, validation};
-  const auto parts = split(train, config);
   source.is_split_by_seed = true;
   source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
                           static_cast<std::int64_t>(parts.validation.size()), checksum(index));

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -57,6 +58,17 @@ data::ImageReading evaluation_reading(const TrainConfig& config,
   return reading;
 }
 
+std::function<bool(std::int64_t)> one_of(const std::vector<std::int64_t>& indices,
+                                         std::size_t size) {
+  std::vector<bool> is_one(size);
+  for (const auto index : indices) {
+    is_one[static_cast<std::size_t>(index)] = true;
+  }
+  return [is_one = std::move(is_one)](std::int64_t index) {
+    return is_one[static_cast<std::size_t>(index)];
+  };
+}
+
 data::ImageFolderIndex index_part(const std::string& root, const data::ImageFolderIndex& train) {
   if (data::is_tiny_imagenet_val(root)) {
     return data::index_tiny_imagenet_val(root, train.classes);
@@ -94,14 +106,24 @@ void require_fitting_flags(const TrainConfig& config, const DataSource& source) 
   if (!has_files && !config.cache.empty()) {
     refuse("--cache", "a folder of image files");
   }
+  if (!has_files && config.max_bad >= 0) {
+    refuse("--max-bad", "a folder of image files");
+  }
   if (!has_files && config.decode != "exact") {
     refuse("--decode", "a folder of image files");
   }
   if (has_files && config.crop_padding > 0) {
     refuse("--crop-padding", "images of one size, such as CIFAR's");
   }
-  if (source.is_table() && config.hflip > 0) {
-    refuse("--hflip", "images");
+  if (source.is_table()) {
+    for (const auto& [flag, value] : {std::pair("--hflip", config.hflip),
+                                      {"--reprob", config.reprob},
+                                      {"--mixup", config.mixup},
+                                      {"--cutmix", config.cutmix}}) {
+      if (value > 0) {
+        refuse(flag, "images");
+      }
+    }
   }
   if (source.is_table() && config.crop_padding > 0) {
     refuse("--crop-padding", "images of one size, such as CIFAR's");

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,10 @@ namespace lockstep::train {
 data::ImageReading train_reading(const TrainConfig& config, const data::ImageFolderIndex& index);
 data::ImageReading evaluation_reading(const TrainConfig& config,
                                       const data::ImageFolderIndex& index);
+
+// For ImageReading::may_replace: whether a file of `size` is one of these.
+std::function<bool(std::int64_t)> one_of(const std::vector<std::int64_t>& indices,
+                                         std::size_t size);
 
 // A part beside the training part: a folder for each class, or Tiny-ImageNet's. Throws IoError if
 // it has other classes than that.

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
 #include <set>
 #include <string>
 #include <thread>
@@ -48,16 +49,17 @@ TEST(BadFiles, MoreThanTheLimitAreAnError) {
   bad.add(2, "y", "reason");
   EXPECT_THAT([&] { bad.add(3, "z", "reason"); },
               ThrowsMessage<IoError>(AllOf(HasSubstr("3 files cannot be read"), HasSubstr("'z'"),
-                                           HasSubstr("expected at most 2 (max_bad)"))));
+                                           HasSubstr("expected at most 2 (max_bad)"),
+                                           HasSubstr("raise max_bad (--max-bad)"))));
   EXPECT_THROW(bad.add(1, "x", "reason"), IoError);  // One that is known, in the next epoch.
 }
 
 TEST(BadFiles, WithoutAllowanceTheErrorIsTheFilesOwnEachTime) {
   BadFiles none(0);
   for (int epoch = 0; epoch < 2; ++epoch) {
-    EXPECT_THAT(
-        [&] { none.add(0, "x", "image 'x': reason"); },
-        ThrowsMessage<IoError>(AllOf(StartsWith("image 'x': reason; "), HasSubstr("set max_bad"))));
+    EXPECT_THAT([&] { none.add(0, "x", "image 'x': reason"); },
+                ThrowsMessage<IoError>(AllOf(StartsWith("image 'x': reason; "),
+                                             HasSubstr("set max_bad (--max-bad)"))));
   }
 }
 
@@ -205,6 +207,28 @@ TEST(ReadOrReplace, WhatIsNoFaultOfAFileIsPassedOn) {
   EXPECT_THROW(read_or_replace(1, 3, bad, broken, trouble, path_of), NotTheFile);
   EXPECT_EQ(bad.count(), 1);
   EXPECT_EQ(read_or_replace(1, 3, bad, broken, good, path_of), 2);
+}
+
+TEST(ReadOrReplace, OnlyWhatMayTakesAnotherOnesPlace) {
+  const std::set<std::int64_t> broken = {2, 4, 9};
+  const auto read = [&](std::int64_t i) {
+    if (broken.contains(i)) {
+      throw IoError("broken");
+    }
+    return i;
+  };
+  const auto is_even = [](std::int64_t i) { return i % 2 == 0; };
+  BadFiles bad;
+  EXPECT_EQ(read_or_replace(2, 10, bad, read, read, path_of, is_even), 6);
+  EXPECT_EQ(read_or_replace(9, 10, bad, read, read, path_of, is_even), 0);
+  EXPECT_EQ(bad.count(), 3);
+  const auto is_bad = [&](std::int64_t i) { return broken.contains(i); };
+  const auto is_none = [](std::int64_t) { return false; };
+  using MayReplace = std::function<bool(std::int64_t)>;
+  for (const auto& may : {MayReplace(is_bad), MayReplace(is_none)}) {
+    EXPECT_THAT([&] { read_or_replace(4, 10, bad, read, read, path_of, may); },
+                ThrowsMessage<IoError>(HasSubstr("none of its part's files can be read")));
+  }
 }
 
 TEST(ReadOrReplace, NoFileAtAllIsAnError) {

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/datasets/combined_datasets.h"
 #include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
@@ -154,6 +157,42 @@ TEST(OpenData, FolderWithoutPartsIsSplitByTheSeed) {
   const auto source = open_data({.data = folder.path});
   EXPECT_EQ(source.train->size(), 18);
   EXPECT_EQ(source.validation->size(), 2);
+}
+
+TEST(OpenData, NoBadFileIsReplacedByOneOfTheOtherPart) {
+  const toys::Folder folder;
+  write_classes(folder.path, 10);
+  const TrainConfig config{.data = folder.path, .val_split = 0.5, .input_size = 8, .max_bad = 20};
+  const auto files = [](const std::shared_ptr<const data::Dataset>& part) {
+    return dynamic_cast<const data::Subset&>(*part).indices();
+  };
+  // A sample's only color tells its file; 0 to 9 are cats, the others dogs.
+  const auto taken = [](const std::shared_ptr<const data::Dataset>& part, std::int64_t i) {
+    const auto sample = part->get(i);
+    const auto color =
+        sample.data[0][0][0].item<double>() * data::kImageNetStd[0] + data::kImageNetMean[0];
+    return std::llround(color * 255) + 10 * sample.target.item<std::int64_t>();
+  };
+  const auto before = open_data(config);
+  for (const bool in_training : {true, false}) {
+    const auto indices = files(in_training ? before.train : before.validation);
+    const auto good = indices.back();
+    for (const auto index : indices) {
+      const std::string path =
+          folder.path + (index < 10 ? "/cat/" : "/dog/") + std::to_string(index % 10) + ".ppm";
+      ASSERT_EQ(taken(in_training ? before.train : before.validation,
+                      std::ranges::find(indices, index) - indices.begin()),
+                index);
+      if (index != good) {
+        std::ofstream(path) << "no image";
+      }
+    }
+    const auto source = open_data(config);
+    const auto& part = in_training ? source.train : source.validation;
+    for (std::int64_t i = 0; i < part->size(); ++i) {
+      EXPECT_EQ(taken(part, i), good);
+    }
+  }
 }
 
 TEST(OpenData, OfFewSamplesOneValidates) {

@@ -83,8 +83,10 @@ TEST(IndexTestPart, IsThereOrSaysWhyNot) {
 TEST(RequireFittingFlags, RefusesThoseOfOtherData) {
   const auto table = toys::table();
   EXPECT_NO_THROW(require_fitting_flags({}, table));
-  for (const TrainConfig& config : {TrainConfig{.decode = "fast"}, TrainConfig{.cache = "ram"},
-                                    TrainConfig{.hflip = 0.5}, TrainConfig{.crop_padding = 4}}) {
+  for (const TrainConfig& config :
+       {TrainConfig{.decode = "fast"}, TrainConfig{.cache = "ram"}, TrainConfig{.max_bad = 3},
+        TrainConfig{.hflip = 0.5}, TrainConfig{.crop_padding = 4}, TrainConfig{.mixup = 0.5},
+        TrainConfig{.cutmix = 1}, TrainConfig{.reprob = 0.5}}) {
     EXPECT_THAT([&] { require_fitting_flags(config, table); },
                 ThrowsMessage<UsageError>(HasSubstr("is a table; HINT: leave --")));
   }
