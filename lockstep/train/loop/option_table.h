@@ -45,7 +45,7 @@ void visit_options(Config& config, const Visit& visit) {
       "image files of a part that may be bad, others take their places; -1: 1 % of them");
   add("--decode", config.decode, kNumbers,
       "exact, or fast: JPEGs that train may be decoded at a part of their size");
-  add("--cache", config.cache, kOutput, "ram or disk: keep decoded images for the next epochs");
+  add("--cache", config.cache, kNumbers, "ram or disk: keep decoded images for the next epochs");
   add("--cache-dir", config.cache_dir, kOutput, "folder of --cache disk, on a disk of this host");
   add("--cache-shorter-side", config.cache_shorter_side, kNumbers,
       "pixels to which larger images in the cache are reduced; 0: not");

@@ -50,6 +50,10 @@ Settings Trainer::settings() const {
   auto settings = settings_of(config_);
   settings.emplace_back("the global batch", std::to_string(batches_.global));
   settings.emplace_back("the data", data_.index);
+  // An older lockstep drew by batch, other numbers, and did not save this line.
+  if (config_.reprob > 0 && data_.folders.empty()) {
+    settings.emplace_back("--reprob draws", "by sample");
+  }
   return settings;
 }
 
