@@ -229,13 +229,17 @@ class Session {
   // The process that died may have printed nothing: --json promises one object.
   int finish_again(const LoadedCheckpoint& loaded, const std::optional<RunFiles>& files,
                    int restarted) {
+    require_whole(learner_->load_weights(loaded.checkpoint));
+    Outcome outcome;
+    outcome.test = Trainer(config_, source_, batches_, *learner_, world_, {}).test_once();
+    const auto news = image_news(world_, source_);
     if (writes() && config_.json) {
-      Outcome outcome;
       outcome.position = position_from(loaded.checkpoint.metrics);
       outcome.early = outcome.position.epoch < config_.epochs;
       RestartCost cost(files->folder() + "/restarts", restarted);
       cost.on_end();
       SummaryFacts facts{config_, outcome, world_.size(), files->files(), console_.warnings()};
+      facts.bad_files = news.bad_files;
       facts.restarts = cost.restarts();
       facts.restart_seconds = cost.seconds();
       print_end(summary_json(facts));
@@ -249,11 +253,12 @@ class Session {
   };
   int finish(Outcome outcome, std::optional<RunFiles>& files, const Extras& extras) {
     console_.finish();
-    const auto news = image_news(world_, source_);
     if (files) {
       const SavingNote note(world_, outcome.position.step);
       outcome.is_saved = files->finish(outcome.stopped_by == 0);
     }
+    // Behind the files, which shall not depend on whether the others still live.
+    const auto news = image_news(world_, source_);
     if (writes()) {
       SummaryFacts facts{config_, outcome, world_.size(), {}, console_.warnings()};
       if (files) {

@@ -161,5 +161,24 @@ TEST(Train, ARestartThatFindsAllDonePrintsTheSummaryForPrograms) {
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/runs/points-own-2"));
 }
 
+TEST(Train, ARestartThatFindsAllDoneScoresTheTestPartAgain) {
+  const toys::Folder folder;
+  auto config = photos_in(folder);
+  config.json = true;
+  ::setenv("TORCHELASTIC_MAX_RESTARTS", "2", 1);
+  const auto test_scores = [&] {
+    const auto text = printed_by(config);
+    const auto begin = text.find("\"test_loss\"");
+    const auto end = text.find("\"bad_files\": 0");
+    EXPECT_TRUE(begin < end && end != std::string::npos) << text;
+    return begin < end && end != std::string::npos ? text.substr(begin, end - begin) : text;
+  };
+  const auto first = test_scores();
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "1", 1);
+  EXPECT_EQ(test_scores(), first);
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  ::unsetenv("TORCHELASTIC_MAX_RESTARTS");
+}
+
 }  // namespace
 }  // namespace lockstep::train
