@@ -47,8 +47,8 @@ def end_of(job):
     return out
 
 
-def fill(disk, name="filler"):
-    with open(disk / name, "wb", buffering=0) as filler:
+def fill(disk):
+    with open(disk / "filler", "ab", buffering=0) as filler:
         try:
             while True:
                 filler.write(bytes(4096))
@@ -82,8 +82,10 @@ def test_a_stop_on_a_full_disk_is_not_told_as_resumable(folder, small_disk, numb
     run = folder / RUN
     wait_for_checkpoint(run, job)
     fill(small_disk)
-    time.sleep(0.3)  # A checkpoint that was being written takes the place of an older one.
-    fill(small_disk, "more")
+    while "a checkpoint was not saved" not in (line := job.stdout.readline()):
+        assert line, job.communicate()
+        fill(small_disk)  # A checkpoint that was being written took the place of an older one.
+    fill(small_disk)
     job.send_signal(number)
     out, err = job.communicate(timeout=120)
     assert job.returncode == 74, err

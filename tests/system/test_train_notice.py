@@ -2,11 +2,14 @@
 
 import errno
 import os
+import pathlib
+import re
 import signal
 import time
 
 import pytest
 
+from conftest import wait_for
 from training import checkpoint, ranks, start, wait_for_steps, write_idx
 
 RUN = "runs/data-convnet"
@@ -47,6 +50,12 @@ def wait_for_reader(pipe, job):
         time.sleep(0.002)
 
 
+def is_pending(pid, number):
+    """Whether the signal waits for the process, whose threads all hold it back."""
+    waiting = re.search(r"^ShdPnd:\s*(\w+)$", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1]
+    return int(waiting, 16) >> (number - 1) & 1 == 1
+
+
 @pytest.mark.parametrize("flags", [[], ["--nproc", 1, "--max-restarts", 3]], ids=["alone", "with a launcher"])
 def test_a_notice_that_comes_before_the_data_is_read_stops_in_order(tmp_path, flags):
     """The data is a pipe, so that the test decides how long the start takes."""
@@ -55,7 +64,8 @@ def test_a_notice_that_comes_before_the_data_is_read_stops_in_order(tmp_path, fl
     job = start(tmp_path, "points.csv", "--batch-size", 20, "--epochs", 1000, *flags)
     with wait_for_reader(tmp_path / "points.csv", job) as pipe:
         job.send_signal(signal.SIGUSR1)
-        time.sleep(0.3)  # For a launcher to pass it on.
+        rank = ranks(tmp_path).get(0, job.pid)
+        wait_for(lambda: job.poll() is not None or is_pending(rank, signal.SIGUSR1), what="a notice that waits")
         assert job.poll() is None, job.communicate()
         pipe.write(rows)
     out, err = job.communicate(timeout=60)
@@ -69,6 +79,7 @@ def test_a_notice_to_ranks_whose_libraries_are_being_loaded_stops_in_order(tmp_p
     job = start(tmp_path, *FLAGS, "--max-restarts", 3)
     while len(ranks(tmp_path)) < 2:
         assert job.poll() is None, job.communicate()
+        time.sleep(0.01)
     job.send_signal(signal.SIGUSR1)
     out, err = job.communicate(timeout=60)
     assert job.returncode == 75, err
