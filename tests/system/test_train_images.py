@@ -173,6 +173,6 @@ def test_augmentation_in_memory_does_not_depend_on_ranks(tmp_path, flags):
     (["--hflip", 2], "HINT: --hflip 1"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
 def test_flags_that_do_not_fit_say_what_to_do(tmp_path, flags, text):
-    write_idx(tmp_path / "data", train=32, test=8)
+    write_idx(tmp_path / "data", train=64, test=8)
     done = train(tmp_path, "data", *flags, code=2)
     assert text in done.stderr and "HINT: " in done.stderr
