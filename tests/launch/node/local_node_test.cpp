@@ -268,9 +268,9 @@ class LocalNodeHeldBackTest : private HeldBack, public LocalNodeTest {};
 TEST_F(LocalNodeHeldBackTest, ASignalBetweenAttemptsWaitsForTheWorkersOfTheNext) {
   // Those of the second attempt end well when SIGUSR1, bit 9, waits for them.
   start(
-      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 0; "
-      "for i in $(seq 100); do grep -q '^ShdPnd:.*200$' /proc/$$/status && exit 0; sleep 0.01; "
-      "done; exit 9",
+      "[ $TORCHELASTIC_RESTART_COUNT = 0 ] && exit 0; exec bash -c '"
+      "for i in {1..100}; do grep -q ^ShdPnd:.*200$ /proc/$$/status && exit 0; sleep 0.01; "
+      "done; exit 9'",  // dash lets all signals through once it has waited for a command.
       2, std::chrono::seconds(9));
   run_until<Done>();
   node_->pass_on(SIGUSR1);
