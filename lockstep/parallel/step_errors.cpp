@@ -44,7 +44,7 @@ std::string left_by(const std::string& number, c10d::Store& store, const std::st
     return "";
   }
   const auto steps = store.get_to_str(ended);
-  const auto text = "; rank " + number + " ended after " + steps + " steps";
+  auto text = "; rank " + number + " ended after " + steps + " steps";
   if (steps == std::to_string(step)) {
     return text;
   }
