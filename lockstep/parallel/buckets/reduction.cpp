@@ -10,6 +10,8 @@
 #include <cmath>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "lockstep/device/pieces.h"
+
 namespace lockstep::parallel {
 namespace {
 
@@ -86,7 +88,8 @@ void Average::added_in_place(std::size_t i, const at::Tensor& place) {
 
 void Average::copy_all_in(const std::vector<at::Tensor>& places,
                           const std::vector<at::Tensor>& gradients) {
-  at::_foreach_copy_(places, gradients);
+  const device::Pieces pieces(places);
+  at::_foreach_copy_(pieces.of(places), pieces.of(gradients));
   if (divide_ == Divide::kBefore) {
     at::_foreach_mul_(places, 1.0 / divisor_);
   }

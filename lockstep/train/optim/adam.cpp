@@ -12,7 +12,7 @@
 #include <cmath>
 
 #include "lockstep/base/error.h"
-#include "lockstep/train/optim/pieces.h"
+#include "lockstep/device/pieces.h"
 
 namespace lockstep::optim {
 namespace {
@@ -150,7 +150,7 @@ void Adam::step_fused(std::size_t group, const LossScale& scale) {
     const auto device = kind.params.front().device();
     const auto grad_scale = given(scale.grad_scale, device);
     const auto found_inf = given(scale.found_inf, device);
-    const Pieces pieces(kind.params);
+    const device::Pieces pieces(kind.params);
     const auto update = [&](const auto& lr) {
       const auto call = [&](auto kernel) {
         kernel(pieces.of(kind.params), pieces.of(kind.grads), pieces.of(averages),

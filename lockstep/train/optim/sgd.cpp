@@ -4,7 +4,7 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "lockstep/train/optim/pieces.h"
+#include "lockstep/device/pieces.h"
 
 namespace lockstep::optim {
 namespace {
@@ -90,7 +90,7 @@ void SGD::update_fused(std::size_t group, const WithGradient& part, const FusedS
     }
   }
   const auto device = part.params.front().device();
-  const Pieces pieces(part.params);
+  const device::Pieces pieces(part.params);
   const auto update = [&](const auto& lr) {
     at::_fused_sgd_(pieces.of(part.params), pieces.of(part.grads), pieces.of(buffers),
                     options.weight_decay, options.momentum, lr, options.dampening, options.nesterov,

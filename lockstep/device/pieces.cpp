@@ -1,21 +1,21 @@
-#include "lockstep/train/optim/pieces.h"
+#include "lockstep/device/pieces.h"
 
 #include <algorithm>
 
 #include "lockstep/device/graph.h"
 
-namespace lockstep::optim {
+namespace lockstep::device {
 
 Pieces::Pieces(const std::vector<at::Tensor>& params) {
   constexpr std::int64_t kPieces = 40;
   constexpr std::int64_t kLarge = std::int64_t{1} << 22;
   std::int64_t total = 0;
-  bool dense = true;
+  bool dense = !params.empty() && params.front().is_cuda();
   for (const auto& param : params) {
     total += param.numel();
     dense = dense && param.is_contiguous();
   }
-  if (device::Graph::recording() != nullptr && dense && total <= kLarge) {
+  if (dense && total <= kLarge && Graph::is_stream_recorded()) {
     elements_ = (total / kPieces / 1024 + 1) * 1024;
   }
   for (const auto& param : params) {
@@ -46,4 +46,4 @@ std::vector<at::Tensor> Pieces::repeated(const std::vector<at::Tensor>& tensors)
   return result;
 }
 
-}  // namespace lockstep::optim
+}  // namespace lockstep::device

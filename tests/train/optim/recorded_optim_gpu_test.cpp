@@ -1,6 +1,4 @@
 // Runs where there is a GPU: recorded steps, in which tensors are cut, beside eager ones.
-#include "lockstep/train/optim/pieces.h"
-
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
@@ -52,13 +50,13 @@ void expect_the_same_bits(const Options& options) {
   }
 }
 
-TEST(PiecesOnAGpu, ARecordedStepHasTheBitsOfAnEagerOne) {
+TEST(RecordedOptimizerOnAGpu, ARecordedStepHasTheBitsOfAnEagerOne) {
   expect_the_same_bits<SGD>(SGDOptions{.lr = 0.01, .momentum = 0.9, .weight_decay = 0.01});
   expect_the_same_bits<Adam>(AdamOptions{.lr = 0.01, .amsgrad = true});
   expect_the_same_bits<AdamW>(AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
 }
 
-TEST(PiecesOnAGpu, AStateLoadedAfterRecordingIsUsed) {
+TEST(RecordedOptimizerOnAGpu, AStateLoadedAfterRecordingIsUsed) {
   auto param = at::randn({8}, at::kCUDA).requires_grad_();
   SGD sgd({param}, {.lr = 1, .momentum = 0.5});
   GraphedStep step(
@@ -83,7 +81,7 @@ TEST(PiecesOnAGpu, AStateLoadedAfterRecordingIsUsed) {
   EXPECT_TRUE(param.allclose(before - 2));
 }
 
-TEST(PiecesOnAGpu, ParametersOfSeveralTypesAndAStepWithoutFusedKernels) {
+TEST(RecordedOptimizerOnAGpu, ParametersOfSeveralTypesAndAStepWithoutFusedKernels) {
   std::vector<at::Tensor> params{at::randn({8}, at::kCUDA).requires_grad_(),
                                  at::randn({8}, at::kCUDA).to(at::kBFloat16).requires_grad_()};
   AdamW fused(params, {.lr = 0.1});
