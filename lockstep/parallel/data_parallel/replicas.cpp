@@ -245,7 +245,7 @@ void parallel_apply(std::size_t count, std::span<const at::Device> devices,
   };
   if (count == 1) {
     one(0);
-  } else {
+  } else if (count > 1) {
     const SharedThreads threads(count, devices.front());
     std::vector<std::jthread> running;
     for (std::size_t replica = 0; replica < count; ++replica) {

@@ -217,8 +217,8 @@ Checkpoint from_value(const std::string& file, const Value& root, const MapLocat
   const bool is_tutorials = root.find("optimizer") == nullptr;
   result.optimizer =
       optimizer_of(reader, is_tutorials ? "optimizer_state_dict" : "optimizer", map_location);
-  const auto copy = [&](const char* key) {
-    const Value* const value = reader.get(key);
+  const auto copy = [&](const char* name) {
+    const Value* const value = reader.get(name);
     return value == nullptr ? Value() : *value;
   };
   result.lr_scheduler = copy("lr_scheduler");
