@@ -38,7 +38,7 @@ class Jobs:
         self.done = {}
 
     def outputs(self, programs, backend, names=()):
-        """programs[i] is that of rank i; without names, all cases that this PyTorch can run."""
+        """programs[i] is that of rank i; without names, all cases that this PyTorch can run with as many ranks."""
         world = len(programs)
         pure = programs == [PYTHON] * world and backend in ("gloo", "rank_order") and self.device == "cpu"
         together = "gloo,rank_order" if pure and world > 2 else backend
@@ -56,7 +56,8 @@ class Jobs:
         lines = [f'{rank}) exec {shlex.join(program)} "$@" ;;' for rank, program in enumerate(programs)]
         choice = "\n".join(['case "$RANK" in', *lines, "esac\n"])
         script = self.launcher.script(choice, folder.name + ".sh")
-        arguments = ["/bin/sh", script, backends, self.device, self.inputs, folder, *(names or CASES)]
+        names = names or [name for name in CASES if len(programs) <= CASES[name].largest_world]
+        arguments = ["/bin/sh", script, backends, self.device, self.inputs, folder, *names]
         try:
             job = self.launcher.run(
                 "--nproc-per-node", len(programs), *arguments, timeout=SECONDS, env=environment(backends, self.device)

@@ -60,8 +60,7 @@ def test_over_shared_memory_more_ranks_sum_in_their_order(jobs, world, name):
     assert_same_on_all(name, CASES[name], world, expected, found)
 
 
-@pytest.mark.parametrize("world", [3, 4])
-@pytest.mark.parametrize("name", PLAIN)
+@of_worlds([3, 4], lambda case: case in [CASES[name] for name in PLAIN])
 def test_over_shared_memory_is_as_one_process_computes_it(jobs, world, name):
     expected = alone.train(CASES[name], world, jobs.inputs)
     found = jobs.outputs([CPP] * world, "shm")
