@@ -1,5 +1,6 @@
 # Decides whether the CUDA parts (the nccl backend) are compiled in; sets LOCKSTEP_WITH_CUDA, and
-# LOCKSTEP_CHECK_CUDA where all is there but a driver: then they are compiled, and not used.
+# LOCKSTEP_CHECK_CUDA where all is there but a driver: then a build with tests compiles them, and does
+# not use them. LOCKSTEP_WITH_NVCC: kernels of our own (*.cu) are compiled with them.
 set(LOCKSTEP_WITH_CUDA OFF)
 set(LOCKSTEP_CHECK_CUDA OFF)
 set(_missing "")
@@ -19,7 +20,8 @@ if(NOT LOCKSTEP_CUDA STREQUAL OFF)
   endif()
   # Linking libtorch_cuda makes every start slower: without a driver there is nothing to gain.
   if(LOCKSTEP_CUDA STREQUAL AUTO AND NOT LOCKSTEP_CUDA_DRIVER)
-    if(NOT _missing)
+    if(NOT _missing AND LOCKSTEP_TESTS AND CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT LOCKSTEP_SANITIZE
+       AND NOT LOCKSTEP_PYTHON_ONLY)
       set(LOCKSTEP_CHECK_CUDA ON)
     endif()
     list(APPEND _missing "a driver (libcuda.so.1)")
@@ -33,3 +35,35 @@ if(NOT LOCKSTEP_CUDA STREQUAL OFF)
 endif()
 list(JOIN _missing ", " _missing)
 message(STATUS "CUDA parts: ${LOCKSTEP_WITH_CUDA} ${_missing}")
+
+set(LOCKSTEP_WITH_NVCC OFF)
+if((LOCKSTEP_WITH_CUDA OR LOCKSTEP_CHECK_CUDA) AND NOT LOCKSTEP_PYTHON_ONLY)
+  # The toolkit's own nvcc need not be in PATH. It compiles host code with the compiler of all other files.
+  # check_language() takes both from the environment alone.
+  if(CUDAToolkit_NVCC_EXECUTABLE AND NOT DEFINED ENV{CUDACXX})
+    set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
+  endif()
+  if(CMAKE_CUDA_HOST_COMPILER)
+    set(ENV{CUDAHOSTCXX} ${CMAKE_CUDA_HOST_COMPILER})
+  elseif(NOT DEFINED ENV{CUDAHOSTCXX})
+    set(ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 90)
+    if(LOCKSTEP_CUDA_DRIVER)
+      set(CMAKE_CUDA_ARCHITECTURES native)
+    endif()
+  endif()
+  # LibTorch's runtime is the shared one; a second, static one would have errors and settings of its own.
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    set(LOCKSTEP_WITH_NVCC ON)
+    message(STATUS "Kernels of our own: for GPUs of architecture ${CMAKE_CUDA_ARCHITECTURES}")
+  else()
+    message(STATUS "Kernels of our own: none, no nvcc that works with $ENV{CUDAHOSTCXX} was found; "
+                   "PyTorch's are used")
+  endif()
+endif()

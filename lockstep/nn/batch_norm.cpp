@@ -3,8 +3,19 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/nn/batch_norm_channels_last_gpu.h"
 
 namespace lockstep::nn {
+namespace {
+
+channels_last::Arguments arguments_of(const BatchNormTensors& tensors) {
+  return {.weight = tensors.weight,
+          .bias = tensors.bias,
+          .running_mean = tensors.running_mean,
+          .running_var = tensors.running_var};
+}
+
+}  // namespace
 
 void Synchronizable::require_dimensions(const at::Tensor& input, std::int64_t least,
                                         std::int64_t most, const char* layer) {
@@ -17,17 +28,26 @@ void Synchronizable::require_dimensions(const at::Tensor& input, std::int64_t le
                    " dimensions, expected " + expected);
 }
 
+bool has_own_kernels(const at::Tensor& input, const BatchNormTensors& tensors) {
+  return channels_last::takes(input, arguments_of(tensors));
+}
+
 at::Tensor normalize_in_training(const at::Tensor& input, const BatchNormTensors& tensors,
                                  const torch::nn::BatchNormOptions& options,
                                  const RankExchangePointer& ranks) {
   double momentum = options.momentum().value_or(0);
-  if (options.track_running_stats()) {
+  if (options.track_running_stats() && tensors.num_batches_tracked.defined()) {
     tensors.num_batches_tracked.add_(1);
     if (!options.momentum()) {  // The average of all batches.
       momentum = 1.0 / tensors.num_batches_tracked.item<double>();
     }
   }
   if (!ranks || ranks->size() < 2) {
+    if (auto arguments = arguments_of(tensors); channels_last::takes(input, arguments)) {
+      arguments.momentum = momentum;
+      arguments.eps = options.eps();
+      return channels_last::batch_norm(input, arguments);
+    }
     return torch::nn::functional::detail::batch_norm(input, tensors.running_mean,
                                                      tensors.running_var, tensors.weight,
                                                      tensors.bias, true, momentum, options.eps());

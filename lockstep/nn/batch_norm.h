@@ -38,6 +38,9 @@ struct BatchNormTensors {
   at::Tensor num_batches_tracked;
 };
 
+// Whether normalize_in_training() has kernels of its own for such a batch of one rank.
+bool has_own_kernels(const at::Tensor& input, const BatchNormTensors& tensors);
+
 // What a layer in training does with a batch, over the ranks if there are several.
 at::Tensor normalize_in_training(const at::Tensor& input, const BatchNormTensors& tensors,
                                  const torch::nn::BatchNormOptions& options,
@@ -52,17 +55,19 @@ class BatchNormBase : public torch::nn::BatchNormImplBase<D, Derived>, public Sy
   using Local::Local;
 
   at::Tensor forward(const at::Tensor& input) {
-    if (!this->is_training() || !ranks()) {
+    if (!this->is_training()) {
+      return Local::forward(input);
+    }
+    const BatchNormTensors tensors{.weight = this->weight,
+                                   .bias = this->bias,
+                                   .running_mean = this->running_mean,
+                                   .running_var = this->running_var,
+                                   .num_batches_tracked = this->num_batches_tracked};
+    if (!ranks() && !has_own_kernels(input, tensors)) {
       return Local::forward(input);
     }
     this->_check_input_dim(input);
-    return normalize_in_training(input,
-                                 {.weight = this->weight,
-                                  .bias = this->bias,
-                                  .running_mean = this->running_mean,
-                                  .running_var = this->running_var,
-                                  .num_batches_tracked = this->num_batches_tracked},
-                                 this->options, ranks());
+    return normalize_in_training(input, tensors, this->options, ranks());
   }
 };
 
