@@ -35,13 +35,15 @@ struct Plan {
   }
 };
 
-// Blocks as wide as possible, with the fewest threads beyond the last channel.
+// Blocks as wide as possible, with the fewest threads beyond the last channel; but not narrower
+// than 128 bytes, or a row: a warp would use less than it loads.
 Plan plan_for(const Matrix& matrix) {
   const auto vectors = static_cast<unsigned>(matrix.channels / kChannelsAtOnce);
   const auto tiles_of = [&](unsigned width) { return (vectors + width - 1) / width; };
   unsigned best = kWarp;
   for (unsigned width = kWarp / 2; width >= 1; width /= 2) {
-    if (tiles_of(width) * width < tiles_of(best) * best) {
+    const bool is_wide = width >= 8 || width >= vectors;
+    if (is_wide && tiles_of(width) * width < tiles_of(best) * best) {
       best = width;
     }
   }
