@@ -25,7 +25,7 @@ TEST(PiecesOnAGpu, CoverEachTensorOnceWhileAGraphIsRecorded) {
   std::size_t pieces = 0;
   std::size_t with_gaps = 0;
   {
-    const OnStream on_stream(side_stream(gpu));
+    const OnStream on_stream(device::side_stream(gpu));
     Graph graph([&] {
       const Pieces cut(to);
       pieces = cut.of(to).size();
