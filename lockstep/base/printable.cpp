@@ -1,5 +1,7 @@
 #include "lockstep/base/printable.h"
 
+#include "lockstep/base/utf8.h"
+
 namespace lockstep {
 
 std::string printable(std::string_view text, std::string_view kept, std::string_view instead) {
@@ -19,5 +21,7 @@ std::string printable(std::string_view text, std::string_view kept, std::string_
   }
   return clean;
 }
+
+std::string printable_name(std::string_view text) { return printable(valid_utf8(text), "", "?"); }
 
 }  // namespace lockstep

@@ -17,4 +17,8 @@ inline std::string printable_line(std::string_view text) { return printable(text
 // The same; line ends stay as well.
 inline std::string printable_text(std::string_view text) { return printable(text, "\t\n"); }
 
+// For names of files and what is quoted of their contents: one line of valid UTF-8, with '?' in the
+// place of each control character and U+FFFD in that of each byte that is not part of UTF-8.
+std::string printable_name(std::string_view text);
+
 }  // namespace lockstep

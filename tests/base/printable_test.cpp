@@ -30,5 +30,9 @@ TEST(Printable, MayShowWhereACharacterWas) {
             "a?[2J?2J?\xC3\xB6\xC2\xA0");
 }
 
+TEST(PrintableName, IsOneLineOfValidUtf8) {
+  EXPECT_EQ(printable_name("a\n\x1b[2J\xff.\xc3\xb6"), "a??[2J\xef\xbf\xbd.\xc3\xb6");
+}
+
 }  // namespace
 }  // namespace lockstep

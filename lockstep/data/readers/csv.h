@@ -1,8 +1,10 @@
 // Tables of numbers from comma-separated files.
 //
-// A first line with anything but numbers is the header. Fields may have spaces or double quotes
-// around them; lines may end as on Windows; empty lines do not count. Every field of every row is a
-// finite number and all rows are of one length, or it is an error that names line and column.
+// A first line without any number is the header; one with a number is data. Fields may have spaces
+// or double quotes around them; in quotes there may be separators, and quotes that are written
+// twice, as in RFC 4180, but no line ends. Lines may end as on Windows; empty lines do not count.
+// Every field of every row is a number that float32 can hold and all rows are of one length, or it
+// is an error that names line and column.
 #pragma once
 
 #include <cstdint>

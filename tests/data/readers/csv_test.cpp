@@ -23,8 +23,8 @@ TEST(ParseCsv, ReadsRowsOfNumbers) {
 
 TEST(ParseCsv, FindsAHeaderByItself) {
   const CsvTable table =
-      parse_csv("\xef\xbb\xbfglucose, \"body mass\" ,3\r\n1, 2 ,\"3\"\r\n\r\n", "x");
-  EXPECT_THAT(table.names, ElementsAre("glucose", "body mass", "3"));
+      parse_csv("\xef\xbb\xbfglucose, \"body mass\" ,x3\r\n1, 2 ,\"3\"\r\n\r\n", "x");
+  EXPECT_THAT(table.names, ElementsAre("glucose", "body mass", "x3"));
   EXPECT_EQ(table.rows, 1);
   EXPECT_THAT(table.values, ElementsAre(1, 2, 3));
 }
@@ -39,14 +39,63 @@ TEST(ParseCsv, WhatIsWrongIsNamedByLineAndColumn) {
   };
   refuses("1,2\n3\n", "csv 'file': line 2: 1 fields, expected 2");
   refuses("a,b\n\n1,2\n1,2,3\n", "line 4: 3 fields, expected 2");
-  refuses("1,2\n3,x\n", "line 2: column 2 is 'x', expected a finite number");
-  refuses("1,2\n,4\n", "line 2: column 1 is '', expected a finite number");
+  refuses("1,2\n3,x\n", "line 2: column 2 is 'x', which is no number, expected a finite number");
+  refuses("1,2\n,4\n", "line 2: column 1 is '', which is no number, expected a finite number");
   refuses("1,2\n3,nan\n", "column 2 is 'nan'");
   refuses("1,2\n3,1e999\n", "column 2 is '1e999'");
   refuses("1,2\n3,4 5\n", "column 2 is '4 5'");
   refuses("", "there is no row of numbers in 0 lines");
   refuses("a,b\n", "there is no row of numbers in 1 lines");
   refuses("1\n" + std::string(100, 'z'), "'" + std::string(40, 'z') + "...'");
+}
+
+void expect_refused(const std::string& text, const std::string& part) {
+  EXPECT_THAT([&] { parse_csv(text, "file"); }, ThrowsMessage<IoError>(HasSubstr(part))) << text;
+}
+
+TEST(ParseCsv, ABrokenFirstRowIsNoHeader) {
+  const std::string rest = "\n1,2,3,0\n4,5,6,1\n";
+  expect_refused("1,,3,0" + rest,
+                 "line 1: column 2 is '', which is no number, expected a finite number; a header "
+                 "must have no numbers");
+  expect_refused("1,x2,3,0" + rest, "line 1: column 2 is 'x2', which is no number");
+  expect_refused("a,b,c,7" + rest, "line 1: column 1 is 'a'");
+  expect_refused(",,," + rest, "line 1: column 1 is ''");
+  expect_refused("nan,nan,nan,nan" + rest, "line 1: column 1 is 'nan'");
+  EXPECT_THAT(parse_csv("a,,c,d" + rest, "x").names, ElementsAre("a", "", "c", "d"));
+}
+
+TEST(ParseCsv, WhatFloat32CannotHoldIsRefused) {
+  expect_refused("1,2\n3,1e39\n", "line 2: column 2 is '1e39', which is too large for float32");
+  expect_refused("-1e39,2\n", "line 1: column 1 is '-1e39', which is too large for float32");
+  expect_refused("1,2\n3,1e999\n", "column 2 is '1e999', which is too large for float32");
+  EXPECT_THAT(parse_csv("3.4e38,-3.4e38\n", "x").values, ElementsAre(3.4e38, -3.4e38));
+}
+
+TEST(ParseCsv, QuotesMayHoldSeparatorsAndDoubledQuotes) {
+  const CsvTable table = parse_csv("\"height, \"\"m\"\"\", 5\" ,\"\"\n\"1\", 2 ,\"3\" \r\n", "x");
+  EXPECT_THAT(table.names, ElementsAre("height, \"m\"", "5\"", ""));
+  EXPECT_THAT(table.values, ElementsAre(1, 2, 3));
+  expect_refused("1,2\n\"1,000\",3\n", "line 2: column 1 is '1,000', which is no number");
+  expect_refused("1,2\n\"1,3\n", "line 2: column 1 begins with a quote that is not closed");
+  expect_refused("1,2\n\"1\"2,3\n", "line 2: column 1 goes on behind its closing quote with '2'");
+}
+
+TEST(ParseCsv, AnotherSeparatorGetsAHint) {
+  const std::string hint = "; HINT: the separator must be a comma";
+  expect_refused("a;b\n1;2\n",
+                 "line 2: column 1 is '1;2', which is no number, expected a finite "
+                 "number" +
+                     hint);
+  expect_refused("a;b\n1,5;2,5\n", "line 2: 3 fields, expected 1 as in the lines before" + hint);
+  expect_refused("1;2\n", "there is no row of numbers in 1 lines" + hint);
+  expect_refused("1\t2\n3\t4\n", hint);
+  expect_refused("\"a\";\"b\"\n1;2\n", hint);
+}
+
+TEST(ParseCsv, ShowsNothingThatATerminalObeys) {
+  expect_refused("1,2\n3,\x1b[2J\xff\n", "column 2 is '?[2J\xef\xbf\xbd'");
+  EXPECT_THAT([] { parse_csv("", "a\x1b]0;b"); }, ThrowsMessage<IoError>(HasSubstr("'a?]0;b'")));
 }
 
 TEST(LoadCsv, ReadsPlainAndPackedFilesOfAnySize) {
