@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/data/datasets/tensor_dataset.h"
 
@@ -14,10 +15,18 @@ struct TableOptions {
   std::string label_name;  // The column's name in the header, instead of its number.
 };
 
+struct Table {
+  TensorDataset rows;
+  std::vector<std::string> names;  // The columns'; empty if the file has no header.
+};
+
 // Features are float32 [N, columns - 1], in the file's order and not scaled; labels are int64 [N].
 // The header is found by itself; gzip is unpacked. Throws IoError naming path and row if the file
-// is not such a table or a label is no whole number of 0 or more, UsageError if it has no such
-// column.
+// is not such a table, has no column but the labels, or a label is no whole number from 0 to 1e9;
+// UsageError if it has no such column.
+Table load_table(const std::string& path, const TableOptions& options = {});
+
+// Its rows alone.
 TensorDataset table_dataset(const std::string& path, const TableOptions& options = {});
 
 }  // namespace lockstep::data

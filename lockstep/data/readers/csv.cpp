@@ -116,7 +116,7 @@ class CsvParser {
   [[nodiscard]] std::vector<Field> fields_of(std::string_view line) const {
     std::vector<Field> fields;
     while (true) {
-      const std::size_t begin = line.find_first_not_of(" \t");
+      const std::size_t begin = line.find_first_not_of(options_.separator == '\t' ? " " : " \t");
       if (begin == std::string_view::npos || line[begin] != '"') {
         const std::size_t end = line.find(options_.separator);
         fields.push_back({.text = trim(line.substr(0, end))});

@@ -112,7 +112,8 @@ DataSource table(const TrainConfig& config) {
   } else {
     options.label_name = config.label;
   }
-  const auto all = std::make_shared<data::TensorDataset>(data::table_dataset(config.data, options));
+  auto read = data::load_table(config.data, options);
+  const auto all = std::make_shared<data::TensorDataset>(std::move(read.rows));
   const auto parts = split(all, config);
   const auto rows = [&](const std::vector<std::int64_t>& indices) {
     return at::tensor(indices, at::kLong);
@@ -127,6 +128,7 @@ DataSource table(const TrainConfig& config) {
         all->target().index_select(0, rows(indices)));
   };
   DataSource source{.name = name_of(config.data), .description = "'" + config.data + "'"};
+  source.note = read.names.empty() ? ", which has no header" : ", the first line is its header";
   source.train = part(parts.train);
   source.validation = part(parts.validation);
   source.is_split_by_seed = true;

@@ -16,6 +16,7 @@ namespace lockstep::train {
 struct DataSource {
   std::string name;         // Short, for the folder of the run: "fashion-mnist".
   std::string description;  // For people: what and from where.
+  std::string note;         // Behind it where the data are described: whether a table has a header.
   std::shared_ptr<const data::Dataset> train;
   std::shared_ptr<const data::Dataset> validation;
   std::shared_ptr<const data::Dataset> test;  // Scored once, behind the last epoch; null: none.

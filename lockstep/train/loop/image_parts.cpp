@@ -135,9 +135,10 @@ std::string describe_data(const DataSource& source) {
   const std::string parts = source.test ? ", " + number(source.validation) + " validation and " +
                                               number(source.test) + " test "
                                         : " and " + number(source.validation) + " validation ";
-  std::vector<std::string> lines{
-      number(source.train) + " training" + parts + (source.is_table() ? "rows" : "images") +
-      " in " + std::to_string(source.num_classes) + " classes from " + source.description};
+  std::vector<std::string> lines{number(source.train) + " training" + parts +
+                                 (source.is_table() ? "rows" : "images") + " in " +
+                                 std::to_string(source.num_classes) + " classes from " +
+                                 source.description + source.note};
   std::set<std::string> roots;
   for (const auto& folder : source.folders) {
     if (roots.insert(folder->index().root).second) {  // Two parts may be of one folder.

@@ -53,5 +53,22 @@ TEST(TableDataset, WhatIsWrongIsNamed) {
               ThrowsMessage<UsageError>(HasSubstr("no column 'c'; the header has: a, b")));
 }
 
+TEST(TableDataset, ALabelThatIsTooLargeNamesTheLimit) {
+  EXPECT_THAT([] { table_of("1,4000000000\n"); },
+              ThrowsMessage<IoError>(HasSubstr("expected a whole number from 0 to 1000000000")));
+  EXPECT_EQ(table_of("1,1000000000\n").get(0).target.item<std::int64_t>(), 1'000'000'000);
+}
+
+TEST(TableDataset, NeedsAColumnBesideTheLabels) {
+  EXPECT_THAT([] { table_of("0\n1\n"); },
+              ThrowsMessage<IoError>(HasSubstr("there is one column, that of the labels")));
+}
+
+TEST(LoadTable, TellsTheNamesOfAHeader) {
+  EXPECT_EQ(load_table(MemoryFile("a,b\n1,2\n").path()).names,
+            (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(load_table(MemoryFile("1,2\n").path()).names.empty());
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -31,6 +31,8 @@ TEST(ParseCsv, FindsAHeaderByItself) {
 
 TEST(ParseCsv, TakesAnotherSeparator) {
   EXPECT_THAT(parse_csv("1;2\n3;4\n", "x", {.separator = ';'}).values, ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(parse_csv("a\t\t\"c\"\n1\t2\t3\n", "x", {.separator = '\t'}).names,
+              ElementsAre("a", "", "c"));
 }
 
 TEST(ParseCsv, WhatIsWrongIsNamedByLineAndColumn) {

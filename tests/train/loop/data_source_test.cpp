@@ -41,6 +41,7 @@ TEST(OpenData, TableIsSplitAndScaled) {
   EXPECT_EQ(source.validation->size(), 5);
   EXPECT_EQ(source.input, std::vector<std::int64_t>{2});
   EXPECT_EQ(source.num_classes, 2);
+  EXPECT_EQ(source.note, ", the first line is its header");
   const auto* train = dynamic_cast<const data::TensorDataset*>(source.train.get());
   EXPECT_NEAR(train->data().select(1, 0).mean().item<float>(), 0, 1e-5);
   EXPECT_NEAR(train->data().select(1, 0).std(false).item<float>(), 1, 1e-5);
