@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/datasets/error_place.h"
 #include "lockstep/data/loader/epoch.h"
 #include "lockstep/data/loader/one_thread.h"
 #include "lockstep/data/samplers/random_samplers.h"
@@ -42,6 +43,13 @@ std::int64_t parts_of_batch(const DataLoaderOptions& options) {
   const std::int64_t samples =
       options.batch_sampler ? options.batch_sampler->batch_size() : options.batch_size;
   return std::clamp<std::int64_t>(samples / kFewestSamples, 1, std::max(options.num_workers, 1));
+}
+
+std::shared_ptr<const Dataset> require_dataset(std::shared_ptr<const Dataset> dataset) {
+  if (!dataset) {
+    throw UsageError("DataLoader: the data set is a null pointer, expected a data set");
+  }
+  return dataset;
 }
 
 // Shares epoch and position with the sampler.
@@ -102,15 +110,22 @@ struct DataLoader::State {
         use_one_thread();
       }
       if (user) {
-        user(worker);
+        with_place(
+            [&] { return "DataLoader: worker_init_fn of worker " + std::to_string(worker) + ": "; },
+            [&] { user(worker); });
       }
     };
   }
 
-  std::shared_ptr<WorkerPool> workers() {
-    if (options.num_workers > 0 && (!pool || !pool->in_owner())) {
-      const std::int64_t batches = std::int64_t{*options.prefetch_factor} * options.num_workers;
-      pool = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = options.num_workers,
+  // No more than have something to do in this epoch. An epoch that was resumed may have had too few
+  // for the next one, which gets new ones.
+  std::shared_ptr<WorkerPool> workers(const EpochPlan& plan) {
+    const auto most = std::max<std::int64_t>(plan.size() * parts, 1);
+    const int wanted = static_cast<int>(std::min<std::int64_t>(options.num_workers, most));
+    if (wanted > 0 && (!pool || !pool->in_owner() || pool->num_workers() < wanted)) {
+      const std::int64_t batches = std::int64_t{*options.prefetch_factor} * wanted;
+      pool.reset();  // Its threads end before there are others.
+      pool = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = wanted,
                                                             .prefetch = batches * parts,
                                                             .parts = parts,
                                                             .timeout = *options.timeout,
@@ -133,8 +148,8 @@ struct DataLoader::State {
       if (!transfer) {
         transfer.emplace(options.pin_memory, options.device);
       }
-      return std::make_shared<Epoch>(std::move(plan), maker, *transfer,
-                                     EpochWorkers{.pool = workers(), .parts = parts});
+      const EpochWorkers of_epoch{.pool = workers(*plan), .parts = parts};
+      return std::make_shared<Epoch>(std::move(plan), maker, *transfer, of_epoch);
     } catch (...) {
       repeat_begun();
       throw;
@@ -181,7 +196,7 @@ struct DataLoader::State {
 };
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, DataLoaderOptions options)
-    : state_(std::make_unique<State>(std::move(dataset), std::move(options))) {}
+    : state_(std::make_unique<State>(require_dataset(std::move(dataset)), std::move(options))) {}
 
 DataLoader::~DataLoader() = default;
 DataLoader::DataLoader(DataLoader&& other) noexcept = default;

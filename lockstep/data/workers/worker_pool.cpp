@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -38,13 +39,16 @@ struct WorkerPool::State {
     std::int64_t number = -1;  // What it is making; -1: nothing.
     bool of_this_job = true;
     Clock::time_point since;
+    bool initialized = false;       // Or it has tried.
+    std::exception_ptr init_error;  // Then it makes nothing.
     bool ended = false;
   };
 
   explicit State(WorkerPoolOptions pool_options)
       : options(std::move(pool_options)),
         slots(static_cast<std::size_t>(options.prefetch)),
-        workers(static_cast<std::size_t>(options.num_workers)) {}
+        workers(static_cast<std::size_t>(options.num_workers)),
+        initializing(options.num_workers) {}
 
   const WorkerPoolOptions options;
   std::mutex mutex;
@@ -59,6 +63,7 @@ struct WorkerPool::State {
   // Number n is in slot n % prefetch: those in use are from `given` to `given` + prefetch - 1.
   std::vector<Slot> slots;
   std::vector<Worker> workers;
+  int initializing;  // So many are not initialized.
   bool closing = false;
 
   [[nodiscard]] bool has_number() const {
@@ -81,7 +86,9 @@ struct WorkerPool::State {
   Dropped replace(std::shared_ptr<const Job> next_job, std::int64_t next_count);
   void run(int id);
   // With the lock held.
-  void work_on_next(int id, bool& initialized, std::unique_lock<std::mutex>& lock);
+  void initialize(int id, std::unique_lock<std::mutex>& lock);
+  void work_on_next(int id, std::unique_lock<std::mutex>& lock);
+  void rethrow_init_error() const;
   void wait_for_end(Worker& worker, std::unique_lock<std::mutex>& lock);
   [[nodiscard]] std::string activity() const;
 };
@@ -102,21 +109,48 @@ WorkerPool::State::Dropped WorkerPool::State::replace(std::shared_ptr<const Job>
 }
 
 void WorkerPool::State::run(int id) {
-  bool initialized = false;
   std::unique_lock lock(mutex);
-  for (;;) {
+  Worker& worker = workers[static_cast<std::size_t>(id)];
+  initialize(id, lock);
+  while (!worker.init_error) {
     work.wait(lock, [this] { return closing || has_number(); });
     if (closing) {
       break;
     }
-    work_on_next(id, initialized, lock);
+    work_on_next(id, lock);
   }
-  workers[static_cast<std::size_t>(id)].ended = true;
+  worker.ended = true;
   changed.notify_all();
 }
 
-void WorkerPool::State::work_on_next(int id, bool& initialized,
-                                     std::unique_lock<std::mutex>& lock) {
+void WorkerPool::State::initialize(int id, std::unique_lock<std::mutex>& lock) {
+  Worker& worker = workers[static_cast<std::size_t>(id)];
+  worker.since = Clock::now();
+  std::exception_ptr error;
+  if (options.worker_init_fn && !closing) {
+    lock.unlock();
+    try {
+      options.worker_init_fn(id);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    lock.lock();
+  }
+  worker.init_error = error;
+  worker.initialized = true;
+  --initializing;
+  changed.notify_all();
+}
+
+void WorkerPool::State::rethrow_init_error() const {
+  for (const Worker& worker : workers) {
+    if (worker.init_error) {
+      std::rethrow_exception(worker.init_error);
+    }
+  }
+}
+
+void WorkerPool::State::work_on_next(int id, std::unique_lock<std::mutex>& lock) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
   const std::int64_t number = claimed++;
   const std::uint64_t of_job = jobs;
@@ -128,10 +162,6 @@ void WorkerPool::State::work_on_next(int id, bool& initialized,
 
   Slot made{.ready = true};
   try {
-    if (!initialized && options.worker_init_fn) {
-      options.worker_init_fn(id);
-    }
-    initialized = true;
     made.result = (*present)(number);
   } catch (...) {
     made.error = std::current_exception();
@@ -152,7 +182,7 @@ void WorkerPool::State::work_on_next(int id, bool& initialized,
 
 void WorkerPool::State::wait_for_end(Worker& worker, std::unique_lock<std::mutex>& lock) {
   const auto ended = [&] { return worker.ended; };
-  if (options.timeout.count() == 0 || worker.number < 0) {
+  if (options.timeout.count() == 0 || (worker.initialized && worker.number < 0)) {
     changed.wait(lock, ended);
   } else {
     changed.wait_until(lock, worker.since + options.timeout, ended);
@@ -165,7 +195,9 @@ std::string WorkerPool::State::activity() const {
   for (std::size_t id = 0; id < workers.size(); ++id) {
     const Worker& worker = workers[id];
     text += (id == 0 ? "worker " : ", worker ") + std::to_string(id);
-    if (worker.number < 0) {
+    if (!worker.initialized) {
+      text += " is still being initialized (worker_init_fn)";
+    } else if (worker.number < 0) {
       text += " waits for work";
     } else {
       text += " has been at batch " + std::to_string(worker.number / options.parts) +
@@ -191,9 +223,13 @@ WorkerPool::WorkerPool(WorkerPoolOptions options) {
     State::Worker& worker = state_->workers[static_cast<std::size_t>(id)];
     try {
       worker.thread = std::thread([state = state_, id] { state->run(id); });
-    } catch (...) {
+    } catch (const std::system_error& error) {
       stop_workers();
-      throw;
+      throw IoError("DataLoader: worker " + std::to_string(id) + " of " +
+                    std::to_string(state_->options.num_workers) +
+                    " cannot be started: " + error.what() +
+                    "; lower num_workers (--workers), or raise the limits of threads "
+                    "and memory (ulimit -u, ulimit -v)");
     }
   }
 }
@@ -249,7 +285,12 @@ WorkerPool::Result WorkerPool::next() {
   if (state.given == state.count) {
     return nullptr;
   }
-  const auto ready = [&] { return state.slot(state.given).ready; };
+  const auto ready = [&] {
+    return state.initializing == 0 && (state.slot(state.given).ready ||
+                                       std::ranges::any_of(state.workers, [](const auto& worker) {
+                                         return worker.init_error != nullptr;
+                                       }));
+  };
   if (state.options.timeout.count() == 0) {
     state.changed.wait(lock, ready);
   } else if (!state.changed.wait_until(lock, state.due_time(), ready)) {
@@ -258,6 +299,7 @@ WorkerPool::Result WorkerPool::next() {
                   " is not there after " + to_text(state.options.timeout) + ": " +
                   state.activity() + "; see what the data set waits for, or raise the timeout");
   }
+  state.rethrow_init_error();
   State::Slot slot = std::exchange(state.slot(state.given), {});
   if (++state.given % state.options.parts == 0) {
     state.due.reset();
@@ -272,6 +314,8 @@ WorkerPool::Result WorkerPool::next() {
 
 // Workers only read it, so its writer's thread needs no lock.
 std::int64_t WorkerPool::given() const { return state_->given; }
+
+int WorkerPool::num_workers() const { return state_->options.num_workers; }
 
 void WorkerPool::require_owner() const {
   if (!in_owner()) {

@@ -23,8 +23,8 @@ struct WorkerPoolOptions {
   // How long next() waits for a batch, all its parts together, and how long the end of the pool
   // waits for a worker since it took its number; 0: for ever.
   std::chrono::milliseconds timeout{0};
-  // Called in each worker, with its number, before its first result. What it throws takes the place
-  // of the result, and it is called again before the next one.
+  // Called once in each worker, with its number, before any result is given. What it throws is
+  // thrown by every next().
   std::function<void(int worker)> worker_init_fn;
 };
 
@@ -36,7 +36,7 @@ class WorkerPool {
   using Job = std::function<Result(std::int64_t number)>;  // Called by several threads at once.
 
   // Starts the threads. Throws UsageError if there is no worker or nothing may be made ahead, and
-  // std::system_error if the system gives no thread.
+  // IoError if the system gives no thread.
   explicit WorkerPool(WorkerPoolOptions options);
   // Waits for what workers are doing, then joins them. One that has been at its number for longer
   // than the timeout is left behind, with all that it uses.
@@ -53,10 +53,14 @@ class WorkerPool {
   // The result of the next number, null behind the last one. Blocks until it is there; throws what
   // the job threw for this number, after which the next call gives the next number. Throws IoError
   // saying what each worker is doing if it takes longer than the timeout; the number stays the
-  // next one.
+  // next one. If
+  // workers could not be initialized, throws what was thrown in that of the lowest number, after
+  // all have tried: which error comes does not depend on who was faster.
   Result next();
   // How many numbers next() is through with, of this job.
   [[nodiscard]] std::int64_t given() const;
+
+  [[nodiscard]] int num_workers() const;
 
   [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
 

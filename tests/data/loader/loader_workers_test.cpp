@@ -9,6 +9,7 @@
 #include <functional>
 #include <latch>
 #include <map>
+#include <stdexcept>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/datasets/image_folder_dataset.h"
@@ -134,9 +135,56 @@ TEST(DataLoader, WorkersUseOneThreadAndAreInitialized) {
                      }});
   EXPECT_EQ(epoch_of(loader).size(), 40);
   EXPECT_EQ(most_threads, 1);
-  EXPECT_GE(initialized, 1);
-  EXPECT_LE(initialized, 2);
+  EXPECT_EQ(initialized, 2);
   EXPECT_EQ(at::get_num_threads(), 2);
+}
+
+TEST(DataLoader, WhatWorkerInitFnThrowsIsAnErrorThatNamesTheWorker) {
+  for (const int workers : {1, 2, 3}) {
+    std::atomic<int> calls = 0;
+    DataLoader loader(Watched(40, [](std::int64_t) {}),
+                      {.num_workers = workers, .worker_init_fn = [&](int worker) {
+                         ++calls;
+                         if (worker == workers - 1) {
+                           throw std::out_of_range("no such licence");
+                         }
+                       }});
+    const std::string text =
+        "DataLoader: worker_init_fn of worker " + std::to_string(workers - 1) + ": no such licence";
+    for (int i = 0; i < 3; ++i) {
+      try {
+        (void)loader.begin();
+        ADD_FAILURE() << workers;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.what(), text);
+        EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
+      }
+    }
+    EXPECT_EQ(calls, workers);
+  }
+}
+
+TEST(DataLoader, StartsNoMoreWorkersThanThereAreBatches) {
+  std::atomic<int> started = 0;
+  const auto count = [&](int /*worker*/) { ++started; };
+  DataLoader loader(Watched(6, [](std::int64_t) {}),
+                    {.batch_size = 2, .num_workers = 1'000'000, .worker_init_fn = count});
+  EXPECT_EQ(epoch_of(loader).size(), 3);
+  EXPECT_EQ(started, 3);
+
+  started = 0;
+  DataLoader resumed(Watched(6, [](std::int64_t) {}),
+                     {.batch_size = 2, .num_workers = 3, .worker_init_fn = count});
+  resumed.load_state_dict({.consumed = 4});
+  EXPECT_EQ(epoch_of(resumed).size(), 1);
+  EXPECT_EQ(started, 1);
+  EXPECT_EQ(epoch_of(resumed).size(), 3) << "the next epoch has more";
+  EXPECT_EQ(started, 1 + 3);
+}
+
+TEST(DataLoader, RefusesADataSetThatIsNull) {
+  EXPECT_THAT([] { DataLoader(std::shared_ptr<const Dataset>()); },
+              ThrowsMessage<UsageError>(HasSubstr("the data set is a null pointer")));
 }
 
 TEST(DataLoader, CanBeLeftAndBegunAnewAtAnyPlace) {

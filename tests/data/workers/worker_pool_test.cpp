@@ -161,17 +161,25 @@ TEST(WorkerPool, InitializesEachWorkerOnceBeforeItsFirstResult) {
   EXPECT_EQ(calls, (std::multiset<int>{0, 1, 2}));
 }
 
-TEST(WorkerPool, AnInitializationThatFailsArrivesInsteadOfTheResult) {
-  std::atomic<int> calls = 0;
-  WorkerPool pool({.num_workers = 1, .prefetch = 2, .worker_init_fn = [&](int worker) {
-                     if (++calls == 1) {
-                       throw UsageError("worker " + std::to_string(worker) + " has no licence");
-                     }
-                   }});
-  pool.start(number_as_result, 3);
-  EXPECT_THAT([&] { pool.next(); }, ThrowsMessage<UsageError>("worker 0 has no licence"));
-  EXPECT_THAT(all_of(pool), ElementsAre(1, 2));
-  EXPECT_EQ(calls, 2);
+TEST(WorkerPool, AnInitializationThatFailsArrivesInsteadOfEveryResult) {
+  for (const int workers : {1, 2, 4}) {
+    std::atomic<int> calls = 0;
+    WorkerPool pool({.num_workers = workers, .prefetch = 8, .worker_init_fn = [&](int worker) {
+                       ++calls;
+                       if (worker >= workers / 2) {
+                         throw UsageError("worker " + std::to_string(worker) + " has no licence");
+                       }
+                     }});
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      pool.start(number_as_result, 3);
+      for (int i = 0; i < 2; ++i) {
+        EXPECT_THAT(
+            [&] { pool.next(); },
+            ThrowsMessage<UsageError>("worker " + std::to_string(workers / 2) + " has no licence"));
+      }
+    }
+    EXPECT_EQ(calls, workers);
+  }
 }
 
 TEST(WorkerPool, RefusesWhatMakesNoSense) {
