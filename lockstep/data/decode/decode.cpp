@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/data/decode/exif.h"
 #include "lockstep/data/decode/jpeg.h"
 #include "lockstep/data/decode/png.h"
@@ -23,11 +24,7 @@ bool has_signature(std::span<const std::byte> file, const std::array<std::uint8_
 }
 
 std::string first_bytes(std::span<const std::byte> file) {
-  std::string text;
-  for (const std::byte byte : file.first(4)) {
-    text += std::to_string(std::to_integer<int>(byte)) + " ";
-  }
-  return text;
+  return "'" + printable_name({reinterpret_cast<const char*>(file.data()), 4}) + "'";
 }
 
 ImageFormat require_format(std::span<const std::byte> file) {
@@ -37,7 +34,7 @@ ImageFormat require_format(std::span<const std::byte> file) {
   const auto format = image_format(file);
   if (!format) {
     throw IoError("the file starts with " + first_bytes(file) +
-                  "and is not JPEG, PNG, PGM or PPM, expected one of them");
+                  " and is not JPEG, PNG, PGM or PPM, expected one of them");
   }
   return *format;
 }

@@ -15,7 +15,8 @@ void require_image_size(std::int64_t width, std::int64_t height, std::int64_t ma
     refuse("at least 1x1");
   }
   if (height > max_pixels / width) {
-    refuse("at most " + std::to_string(max_pixels) + " in all; raise max_pixels to take it");
+    refuse("at most " + std::to_string(max_pixels) +
+           " in all; resize the file, or raise max_pixels in a program of yours");
   }
 }
 

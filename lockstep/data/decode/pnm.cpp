@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::data {
@@ -42,7 +43,8 @@ class Words {
       } else if (std::string_view(" \t\n\v\f\r").find(c) == std::string_view::npos) {
         word.push_back(c);
         if (word.size() > kLongestWord) {
-          refuse_pnm("the word '" + word + "...' has more than 10 characters, expected a number");
+          refuse_pnm("the word '" + printable_name(word) +
+                     "...' has more than 10 characters, expected a number");
         }
       } else if (!word.empty()) {
         return word;
@@ -58,7 +60,8 @@ class Words {
     }
     const auto number = parse_int(*word);
     if (!number || *number < 0) {
-      refuse_pnm(std::string(what) + " is '" + *word + "', expected a number of 0 or more");
+      refuse_pnm(std::string(what) + " is '" + printable_name(*word) +
+                 "', expected a number of 0 or more");
     }
     return *number;
   }
@@ -73,7 +76,7 @@ class Words {
 PnmHeader read_pnm_header(Words& words) {
   const std::string kind = words.next().value_or("");
   if (kind != "P2" && kind != "P3" && kind != "P5" && kind != "P6") {
-    refuse_pnm("the file starts with '" + kind + "', expected P2, P3, P5 or P6");
+    refuse_pnm("the file starts with '" + printable_name(kind) + "', expected P2, P3, P5 or P6");
   }
   PnmHeader header{.is_text = kind < "P4", .channels = kind == "P2" || kind == "P5" ? 1 : 3};
   header.width = words.next_number("the width");

@@ -4,7 +4,9 @@
 #include <bit>
 #include <utility>
 
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/utf8.h"
 
 namespace lockstep::data {
 namespace {
@@ -42,11 +44,11 @@ void BadFiles::add(std::int64_t index, const std::string& path, const std::strin
   record(index, path, reason);
   // Too many stay too many: a loop that goes on after the error hears of it again.
   if (max_bad_ == 0) {
-    throw IoError(reason +
+    throw IoError(printable(valid_utf8(reason), "\n", "?") +
                   "; mend or remove the file, or set max_bad (--max-bad) to have some replaced");
   }
   if (max_bad_ > 0 && count_ > max_bad_) {
-    throw IoError(summary_locked() + "\nexpected at most " + std::to_string(max_bad_) +
+    throw IoError(summary_locked("") + "\nexpected at most " + std::to_string(max_bad_) +
                   " (max_bad); mend or remove the files, or raise max_bad (--max-bad)");
   }
 }
@@ -89,12 +91,12 @@ void BadFiles::record(std::int64_t index, const std::string& path, const std::st
   if (is_marked(index)) {
     return;
   }
-  Reason& entry = reason_of(kind_of(reason, path));
+  Reason& entry = reason_of(printable_name(kind_of(reason, path)));
   mark(index, entry);
   if (entry.examples.size() < kExamplesOfAReason) {
     const bool is_named = reason.find(path) != std::string::npos;
-    entry.examples.push_back((is_named ? "" : "'" + path + "': ") +
-                             reason.substr(0, path.size() + kReasonCharacters));
+    entry.examples.push_back(printable_name((is_named ? "" : "'" + path + "': ") +
+                                            reason.substr(0, path.size() + kReasonCharacters)));
   }
 }
 
@@ -173,16 +175,15 @@ std::optional<std::int64_t> BadFiles::first_not_bad(std::int64_t index, std::int
 
 std::string BadFiles::summary() const {
   const std::lock_guard lock(mutex_);
-  return summary_locked();
+  return summary_locked("; other samples take their places");
 }
 
-std::string BadFiles::summary_locked() const {
+std::string BadFiles::summary_locked(const std::string& consequence) const {
   if (count_ == 0) {
     return "";
   }
   std::string text = std::to_string(count_) +
-                     (count_ == 1 ? " file cannot be read" : " files cannot be read") +
-                     "; other samples take their places";
+                     (count_ == 1 ? " file cannot be read" : " files cannot be read") + consequence;
   for (const auto& [kind, reason] : reasons_) {
     text += "\n" + std::to_string(reason.count) + ": " + kind;
     for (const std::string& example : reason.examples) {

@@ -60,7 +60,7 @@ class BadFiles {
   Reason& reason_of(std::string kind);
   [[nodiscard]] bool is_marked(std::int64_t index) const;
   bool mark(std::int64_t index, Reason& reason);  // False if it was marked before.
-  [[nodiscard]] std::string summary_locked() const;
+  [[nodiscard]] std::string summary_locked(const std::string& consequence) const;
 
   const std::int64_t max_bad_;
   mutable std::mutex mutex_;

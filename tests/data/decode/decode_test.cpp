@@ -37,7 +37,7 @@ TEST(DecodeImage, WhatIsNoImageIsNamed) {
   EXPECT_THAT(decode(""), ThrowsMessage<IoError>(HasSubstr("the file has 0 bytes")));
   EXPECT_THAT(decode("\xff\xd8\xff"), ThrowsMessage<IoError>(HasSubstr("the file has 3 bytes")));
   EXPECT_THAT(decode("GIF89a and more"),
-              ThrowsMessage<IoError>(HasSubstr("starts with 71 73 70 56 and is not JPEG")));
+              ThrowsMessage<IoError>(HasSubstr("starts with 'GIF8' and is not JPEG")));
 }
 
 TEST(DecodeImage, TheLimitIsThatOfTheOptions) {

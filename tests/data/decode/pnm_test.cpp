@@ -49,6 +49,7 @@ TEST(DecodePnm, WhatIsWrongIsNamed) {
   refuses("P5 60000 60000 255\nab", "says 60000x60000 pixels, expected at most 1000");
   refuses("P5 9999999999 9999999999 255\nab", "says 9999999999x9999999999 pixels");
   refuses("P5 12345678901 1 255\nab", "more than 10 characters");
+  refuses("P5 \x1b[2J 1 255\nab", "the width is '?[2J'");
   refuses("P5 0 1 255\nab", "says 0x1 pixels");
 }
 

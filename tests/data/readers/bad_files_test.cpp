@@ -231,6 +231,23 @@ TEST(ReadOrReplace, OnlyWhatMayTakesAnotherOnesPlace) {
   }
 }
 
+TEST(BadFiles, ShowsNothingThatATerminalObeys) {
+  BadFiles bad(1);
+  bad.add(0, "a\n\x1b[2J.png", "image 'a\n\x1b[2J.png': broken");
+  EXPECT_THAT(bad.summary(), HasSubstr("\n  image 'a??[2J.png': broken"));
+  BadFiles none(0);
+  EXPECT_THAT([&] { none.add(0, "\x1b", "image '\x1b\xff' is broken"); },
+              ThrowsMessage<IoError>(HasSubstr("image '?\xef\xbf\xbd' is broken")));
+}
+
+TEST(BadFiles, TooManyDoNotPromiseReplacements) {
+  BadFiles bad(1);
+  bad.add(0, "a", "broken");
+  EXPECT_THAT(bad.summary(), HasSubstr("other samples take their places"));
+  EXPECT_THAT([&] { bad.add(1, "b", "broken"); },
+              ThrowsMessage<IoError>(testing::Not(HasSubstr("take their places"))));
+}
+
 TEST(ReadOrReplace, NoFileAtAllIsAnError) {
   BadFiles bad;
   const auto read = [](std::int64_t) -> int { throw IoError("broken"); };
