@@ -240,6 +240,7 @@ class Session {
       cost.on_end();
       SummaryFacts facts{config_, outcome, world_.size(), files->files(), console_.warnings()};
       facts.bad_files = news.bad_files;
+      facts.bad_file_list = news.bad_file_list;
       facts.restarts = cost.restarts();
       facts.restart_seconds = cost.seconds();
       print_end(summary_json(facts));
@@ -267,6 +268,7 @@ class Session {
       facts.files.insert(facts.files.end(), extras.files.begin(), extras.files.end());
       facts.unit = source_.is_table() ? "rows" : "images";
       facts.bad_files = news.bad_files;
+      facts.bad_file_list = news.bad_file_list;
       facts.data = news.lines;
       if (extras.cost != nullptr) {
         facts.restarts = extras.cost->restarts();

@@ -157,6 +157,9 @@ std::string summary_json(const SummaryFacts& facts) {
   if (facts.bad_files) {
     add({{"bad_files", *facts.bad_files}});
   }
+  if (!facts.bad_file_list.empty()) {
+    add({{"bad_file_list", facts.bad_file_list}});
+  }
   add({{"seconds", outcome.seconds},
        {"samples_per_second", rate(outcome)},
        {"communication", share(outcome.times.communication, outcome)},

@@ -21,6 +21,7 @@ struct SummaryFacts {
   int restarts = 0;
   double restart_seconds = 0;
   std::optional<std::int64_t> bad_files = {};  // Of data that is read from image files.
+  std::string bad_file_list = {};              // Which and why; "" if there are none.
   std::vector<std::string> data = {};          // What its files have to tell, line by line.
 };
 
