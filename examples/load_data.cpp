@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
@@ -28,6 +30,31 @@ std::shared_ptr<const data::ImageFolder> open_folder(const std::string& folder) 
       data::ImageReading{.cache = data::CachePlace::kRam, .max_bad = 10});
 }
 
+// Nothing if there is no such file yet.
+std::optional<data::SamplerPosition> read_position(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    return std::nullopt;
+  }
+  data::SamplerPosition position;
+  std::string more;
+  if (!(file >> position.seed >> position.epoch >> position.consumed) || file >> more) {
+    throw lockstep::IoError("'" + path +
+                            "' is damaged, expected seed, epoch and consumed samples; remove it to "
+                            "begin with epoch 0");
+  }
+  return position;
+}
+
+// Behind the last sample of an epoch: the start of the next one.
+data::SamplerPosition next_start(data::SamplerPosition position, std::int64_t size) {
+  if (position.consumed >= size) {
+    ++position.epoch;
+    position.consumed = 0;
+  }
+  return position;
+}
+
 int main(int argc, char** argv) try {
   if (argc < 2) {
     throw lockstep::UsageError("expected POSITION_FILE [BATCHES [FOLDER]]");
@@ -43,9 +70,8 @@ int main(int argc, char** argv) try {
       images, {.batch_size = 60 / world.size(),
                .sampler = data::DistributedSampler(images->size(), world.size(), world.rank()),
                .num_workers = data::kAuto});
-  data::SamplerPosition position;
-  if (std::ifstream(argv[1]) >> position.seed >> position.epoch >> position.consumed) {
-    loader.load_state_dict(position);
+  if (const auto saved = read_position(argv[1])) {
+    loader.load_state_dict(*saved);
   }
 
   std::int64_t batches = 0;
@@ -56,10 +82,11 @@ int main(int argc, char** argv) try {
       break;
     }
   }
-  position = loader.state_dict();
+  const auto position = loader.state_dict();
   world.barrier();  // All have read the old position, and are here.
   if (world.rank() == 0) {
-    std::ofstream(argv[1]) << position.seed << ' ' << position.epoch << ' ' << position.consumed;
+    const auto next = next_start(position, images->size());
+    std::ofstream(argv[1]) << next.seed << ' ' << next.epoch << ' ' << next.consumed;
   }
   std::printf("rank %d of %d: %d batches, mean brightness %.4f; %d of %d images of epoch %d\n",
               world.rank(), world.size(), static_cast<int>(batches),

@@ -94,7 +94,10 @@ def test_loading_goes_on_with_other_ranks_where_it_was_left(launcher, tmp_path):
     assert images(2, 3) == [("3", "180", "0")] * 2
     assert images(3, 2) == [("2", "300", "0")] * 3
     assert images(1) == [("5", "600", "0")]
-    assert images(1) == [("0", "600", "0")]
+    assert images(1, 4) == [("4", "240", "1")]
+    (tmp_path / "position").write_text("0 one 240")
+    done = launcher.run("--nproc-per-node", 1, BIN / "examples" / "load_data", tmp_path / "position")
+    assert done.returncode != 0 and "is damaged, expected seed, epoch" in done.stdout + done.stderr
 
 
 def test_loading_a_folder_keeps_its_images_in_memory(launcher, tmp_path):
