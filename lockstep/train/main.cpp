@@ -44,10 +44,22 @@ int run(int argc, char** argv, const Networks& networks) {
     let_stop_notice_in();  // They have nothing to save.
   }
   const auto environment = Environment::of_this_process();
-  const int gpus = launch::this_machine(environment).visible_gpus;
+  const auto machine = launch::this_machine(environment);
+  const int gpus = machine.visible_gpus;
   const auto member = cluster::discover(environment, ::getppid());
-  auto launch = launch_arguments(line.job, started_by(member.launched, environment),
-                                 member.local_size.value_or(0), gpus);
+  const auto by = started_by(member.launched, environment);
+  auto launch = launch_arguments(line.job, by, member.local_size.value_or(0), gpus);
+  if (launch) {
+    require_few_ranks(ranks_here(line.job, gpus), machine);
+  }
+  if (line.train.dry_run && by == StartedBy::kNobody) {
+    if (!line.job.gpu_ids.empty()) {
+      (void)launch::parse_gpu_ids(line.job.gpu_ids, machine);  // As the launcher would.
+    }
+    line.train.planned_ranks = ranks_of_job(line.job, gpus);
+    line.job.dist_url.clear();  // It waits for nobody.
+    launch.reset();
+  }
   if (launch) {
     ::setenv(kOwnRanks, "1", /*replace=*/1);
     const auto program = own_path();

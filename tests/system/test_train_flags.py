@@ -264,8 +264,26 @@ def test_a_read_only_root_costs_the_files_alone(shared):
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_was_allocated_is_printed(shared, ranks):
-    out = train(shared, *SHORT, "--nproc", ranks, "--dry-run").stdout
+    out = train(shared, *SHORT, "--nproc", ranks, "--fast-dev-run", 1).stdout
     assert f"\n{socket.gethostname()}: {'rank 0' if ranks == 1 else 'ranks 0-1'} on the CPU\n" in out
+
+
+def test_more_ranks_than_the_machine_can_bear_are_refused(shared):
+    """A dry run starts no rank of them, either."""
+    for flags in (["--dry-run"], []):
+        done = train(shared, *SHORT, "--output", "many", "--nproc", 100000, *flags, code=2, timeout=30)
+        assert "--nproc is 100000, expected at most" in done.stderr
+        assert re.search(r"HINT: --nproc \d+, one for each usable core", done.stderr), done.stderr
+
+
+@pytest.mark.parametrize("flags", [["--nproc", 4], ["--nproc", 2, "--nodes", 2, "--nr", 1, "--master-addr", "nowhere.invalid"],
+                                   ["--dist-url", "tcp://127.0.0.1:1", "--rank", 3, "--world-size", 4]],
+                         ids=lambda flags: flags[0])
+def test_a_dry_run_starts_one_rank_and_speaks_for_all(shared, flags):
+    out = train(shared, *SHORT, *flags, "--dry-run", timeout=60).stdout
+    assert out.count("rank 0 of 1, ") == 1 and "rank 1" not in out
+    assert "dry run: 4 ranks would be started" in out
+    assert "2 steps of 128 (32 x 4 ranks)" in out
 
 
 def test_the_backend_and_the_timeout_are_those_that_are_printed(shared):

@@ -74,10 +74,16 @@ struct TrainConfig {
   std::int64_t fast_dev_run = 0;         // So many steps and batches, and nothing is written.
   bool eval_only = false;
   bool dry_run = false;    // Says what would be done.
+  int planned_ranks = 0;   // Those that a dry run of one rank speaks for; 0: all are started.
   bool profile = false;    // Writes trace.json of ten steps, for chrome://tracing.
   std::string started_by;  // Lines for config.toml about the job's ranks.
   bool json = false;       // The closing summary as one JSON object, and nothing else, on stdout.
 };
+
+// How many ranks are to train, of which a dry run starts one.
+inline int ranks_to_train(const TrainConfig& config, int world_size) {
+  return config.planned_ranks > 0 ? config.planned_ranks : world_size;
+}
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 

@@ -83,11 +83,16 @@ std::string describe_run(const RunPlan& plan, const Group& world) {
   const auto& [config, source, batches, parameters] = plan;
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const auto gpu = describe_gpu(config, batches, world);
-  return world.description() + "\n" + describe_places(places_of(world)) + "\n" +
+  const int ranks = ranks_to_train(config, world.size());
+  const std::string dry_run = ranks == world.size()
+                                  ? ""
+                                  : "dry run: " + number(ranks) +
+                                        " ranks would be started; this is one that looks for all\n";
+  return world.description() + "\n" + describe_places(places_of(world)) + "\n" + dry_run +
          describe_data(source) + "\n" + config.model + " with " + number(parameters) +
          " parameters; " + number(config.epochs) + " epochs of " + number(batches.steps_per_epoch) +
          " steps of " + number(batches.global) + " (" + number(batches.per_rank) + " x " +
-         number(world.size()) + " ranks" +
+         number(ranks) + " ranks" +
          (batches.accumulation > 1 ? " x " + number(batches.accumulation) + " passes" : "") + ")" +
          (gpu.empty() ? "" : "\n" + gpu);
 }

@@ -50,7 +50,8 @@ class Session {
         world_(world),
         source_(open_data(config_)),
         model_(model_for(config_, source_)),
-        batches_(plan_batches(config_, source_.train->size(), world.size())),
+        batches_(
+            plan_batches(config_, source_.train->size(), ranks_to_train(config_, world.size()))),
         console_(config.json ? STDERR_FILENO : STDOUT_FILENO, config_.epochs, batches_,
                  source_.is_table() ? "rows" : "images", config.json ? nullptr : &output_) {
     config_.model = model_;

@@ -8,6 +8,9 @@
 namespace lockstep::train {
 namespace {
 
+constexpr int kAlwaysAllowedRanks = 64;  // For tests of large jobs on small machines.
+constexpr int kMostRanksOfACore = 16;
+
 int number_of_gpu_ids(const JobConfig& job) {
   return job.gpu_ids.empty() ? 0 : static_cast<int>(split(job.gpu_ids, ',').size());
 }
@@ -170,7 +173,7 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, S
   }
   require_consistent(job, gpus);
   const int ids = number_of_gpu_ids(job);
-  const int ranks = job.nproc > 0 ? job.nproc : ids > 0 ? ids : std::max(1, gpus);
+  const int ranks = ranks_here(job, gpus);
   // The launcher alone lets a rank see certain GPUs, or ends one that takes too long to save.
   if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0 && ids == 0 &&
       job.shutdown_timeout_seconds == 0) {
@@ -203,6 +206,26 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, S
   }
   arguments.emplace_back("--no-python");
   return arguments;
+}
+
+int ranks_here(const JobConfig& job, int gpus) {
+  const int ids = number_of_gpu_ids(job);
+  return job.nproc > 0 ? job.nproc : ids > 0 ? ids : std::max(1, gpus);
+}
+
+int ranks_of_job(const JobConfig& job, int gpus) {
+  return job.dist_url.empty() ? ranks_here(job, gpus) * job.nodes : job.world_size;
+}
+
+void require_few_ranks(int ranks, const launch::Machine& machine) {
+  const int most = std::max(kAlwaysAllowedRanks, kMostRanksOfACore * machine.cores);
+  if (ranks > most && ranks > machine.gpus) {
+    const auto cores = std::to_string(machine.cores);
+    throw UsageError("--nproc is " + std::to_string(ranks) + ", expected at most " +
+                     std::to_string(most) + " ranks on this machine, which has " + cores +
+                     (machine.cores == 1 ? " usable core" : " usable cores") + "; HINT: --nproc " +
+                     cores + ", one for each usable core");
+  }
 }
 
 InitOptions init_options(const JobConfig& job) {

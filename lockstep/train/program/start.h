@@ -8,6 +8,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/init_process_group.h"
+#include "lockstep/launch/command/machine.h"
 #include "lockstep/train/program/flags.h"
 
 namespace lockstep::train {
@@ -35,8 +36,18 @@ StartedBy started_by(bool is_launched, const Environment& environment);
 // this process is a rank itself. `gpus` is how many there are. Throws UsageError if flags
 // contradict each other, the environment or the machine, and for those that would be ignored,
 // because something else started this rank.
+//
+// It does not look at what the machine can bear: see require_few_ranks().
 std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, StartedBy by,
                                                          int local_ranks, int gpus);
+
+// How many ranks `job` has on this machine, and on all of its machines if each has as many.
+int ranks_here(const JobConfig& job, int gpus);
+int ranks_of_job(const JobConfig& job, int gpus);
+
+// Throws UsageError for more ranks than GPUs that are also more than 64 and more than 16 for each
+// core: they would take the memory and the processes of the whole machine.
+void require_few_ranks(int ranks, const launch::Machine& machine);
 
 InitOptions init_options(const JobConfig& job);
 

@@ -48,6 +48,15 @@ TEST(DescribeRun, SaysWhatIsTrainedOnWhat) {
   EXPECT_THAT(text, testing::HasSubstr("\n" + host_name() + ": rank 0 on the CPU\n"));
   EXPECT_THAT(text, testing::HasSubstr("96 training and 30 validation rows in 3 classes from "));
   EXPECT_THAT(text, testing::HasSubstr("own with 15 parameters; 5 epochs of 12 steps of 8 (8 x 1"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("dry run")));
+}
+
+TEST(DescribeRun, OneRankOfADryRunSpeaksForAll) {
+  const TrainConfig config{.model = "own", .dry_run = true, .planned_ranks = 3};
+  const BatchPlan batches{.per_rank = 8, .global = 24, .steps_per_epoch = 4};
+  const auto text = describe_run({config, toys::table(), batches, 15}, init_process_group());
+  EXPECT_THAT(text, testing::HasSubstr("\ndry run: 3 ranks would be started"));
+  EXPECT_THAT(text, testing::HasSubstr("4 steps of 24 (8 x 3 ranks)"));
 }
 
 }  // namespace

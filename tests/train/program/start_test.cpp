@@ -74,6 +74,25 @@ TEST(LaunchArguments, ARankOfAnotherLauncherRefusesFlagsThatItWouldIgnore) {
       launch_arguments({.backend = "gloo", .timeout_seconds = 9}, StartedBy::kOther, 2, 4));
 }
 
+TEST(RequireFewRanks, MoreThanTheCoresCanBearAreRefused) {
+  EXPECT_NO_THROW(require_few_ranks(64, {.cores = 1}));
+  EXPECT_NO_THROW(require_few_ranks(160, {.cores = 10}));
+  EXPECT_NO_THROW(require_few_ranks(100, {.cores = 2, .gpus = 100})) << "each has a GPU";
+  EXPECT_THAT([] { require_few_ranks(65, {.cores = 2}); },
+              ThrowsMessage<UsageError>(testing::AllOf(
+                  HasSubstr("--nproc is 65, expected at most 64 ranks"),
+                  HasSubstr("2 usable cores; HINT: --nproc 2, one for each usable core"))));
+  EXPECT_THROW(require_few_ranks(161, {.cores = 10, .gpus = 8}), UsageError);
+}
+
+TEST(RanksOfJob, AreThoseOfAllMachines) {
+  EXPECT_EQ(ranks_of_job({}, 0), 1);
+  EXPECT_EQ(ranks_of_job({.nproc = 3, .nodes = 2}, 0), 6);
+  EXPECT_EQ(ranks_of_job({.nodes = 2}, 4), 8);
+  EXPECT_EQ(ranks_of_job({.gpu_ids = "1,6"}, 8), 2);
+  EXPECT_EQ(ranks_of_job({.dist_url = "tcp://a:1", .rank = 0, .world_size = 5}, 0), 5);
+}
+
 TEST(StartedBy, OurOwnRanksAreToldByAVariable) {
   EXPECT_EQ(started_by(false, Environment{}), StartedBy::kNobody);
   EXPECT_EQ(started_by(false, Environment{{kOwnRanks, "1"}}), StartedBy::kNobody);
