@@ -62,7 +62,7 @@ void Console::on_interval(const Interval& interval) {
   progress_.loss = interval.train.loss;
   progress_.top1 = interval.train.top1;
   progress_.lr = interval.lr;
-  progress_.samples_per_second = samples_per_second_ = interval.samples_per_second;
+  progress_.samples_per_second = interval.samples_per_second;
   progress_.data_wait = interval.data_wait;
   progress_.communication_wait = interval.communication_wait;
   progress_.gpu = interval.gpu;
@@ -80,13 +80,15 @@ void Console::on_epoch(const Epoch& epoch) {
   const auto top1 = fixed(epoch.validation.top1, 2) + " %";
   const auto top5 = fixed(epoch.validation.top5, 2) + " %";
   const auto validation = fixed(epoch.validation.loss, 4);
-  const auto rate = fixed(samples_per_second_, 0) + " ";
+  const auto rate = fixed(epoch.samples_per_second, 0) + " ";
   std::vector<LinePart> parts{
       {"epoch " + number + " of " + epochs + ": loss " + fixed(epoch.train.loss, 4), {}, 0},
       {"accuracy " + top1, "acc " + top1, 1},
       {"top-5 " + top5, "top5 " + top5, 4},
-      {"validation loss " + validation, "val loss " + validation, 3},
-      {rate + unit_ + "/s", rate + progress_.unit + "/s", 5}};
+      {"validation loss " + validation, "val loss " + validation, 3}};
+  if (epoch.samples_per_second > 0) {
+    parts.push_back({rate + unit_ + "/s", rate + progress_.unit + "/s", 5});
+  }
   if (epoch.is_best) {
     parts.push_back({"best", {}, 2});
   }

@@ -45,7 +45,6 @@ class Console : public Observer {
   BatchPlan batches_;
   std::string unit_;
   Progress progress_;
-  double samples_per_second_ = 0;  // In the epoch's last interval.
   Clock::time_point begun_ = Clock::now();
   std::int64_t steps_here_ = 0;  // Steps of this process.
   std::map<std::string, int> warnings_;

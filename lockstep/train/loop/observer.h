@@ -28,7 +28,7 @@ struct Epoch {
   Scores train;
   Scores validation;
   double lr = 0;
-  double seconds = 0;
+  double samples_per_second = 0;  // Of its steps in this start; 0: they were made before.
   bool is_best = false;
 };
 

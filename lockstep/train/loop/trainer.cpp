@@ -124,11 +124,14 @@ Outcome Trainer::run() {
 }
 
 void Trainer::train_epoch() {
+  epoch_rate_ = 0;
   if (position_.step_in_epoch >= batches_.steps_per_epoch) {
     return;
   }
   train_loader_.load_state_dict(
       {config_.seed, position_.epoch, position_.step_in_epoch * batches_.global});
+  const auto seconds_before = clock_.times(0).total;
+  const auto samples_before = outcome_.samples;
   clock_.start();
   const auto waited_since = PhaseClock::Clock::now();
   auto batch = train_loader_.begin();
@@ -137,6 +140,8 @@ void Trainer::train_epoch() {
     one_step(batch);
   }
   clock_.stop();
+  epoch_rate_ = static_cast<double>(outcome_.samples - samples_before) /
+                (clock_.times(0).total - seconds_before);
   // At an epoch's end, too: whatever happens in the validation costs no step.
   save({});
 }
@@ -258,6 +263,7 @@ void Trainer::finish_epoch() {
   epoch.train = scores_over(control_, epoch_.sums());
   epoch.validation = *validation;
   epoch.lr = position_.lr;
+  epoch.samples_per_second = epoch_rate_;
   epoch.is_best = epoch.validation.top1 > position_.best_top1;
   epoch.position = position_;
   if (epoch.is_best) {

@@ -106,6 +106,7 @@ class Trainer {
   StepWork work_;
   SlowRankWatch slow_ranks_;
   Position position_;
+  double epoch_rate_ = 0;  // Samples per second of the epoch's steps in this start.
   Outcome outcome_;
 };
 

@@ -26,7 +26,9 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
     console.on_epoch({.position = {.epoch = 0},
                       .train = {.loss = 1.5},
                       .validation = {.top1 = 87.5},
+                      .samples_per_second = 123,
                       .is_best = true});
+    console.on_epoch({.position = {.epoch = 1}, .validation = {.loss = 0.5}});
     console.on_test({}, {.loss = 0.75, .top1 = 81.5, .top5 = 95, .samples = 50});
     console.on_warning("the disk is full");
     EXPECT_THAT(console.warnings(), testing::ElementsAre("the disk is full"));
@@ -42,6 +44,8 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
   EXPECT_THAT(text, testing::HasSubstr("rank 2 is slow\n"));
   EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
   EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
+  EXPECT_THAT(text, testing::HasSubstr(", 123 images/s, best\n")) << "the epoch's rate";
+  EXPECT_THAT(text, testing::HasSubstr("validation loss 0.5000\n")) << "it was trained before";
   EXPECT_THAT(
       text, testing::HasSubstr("test: accuracy 81.50 %, top-5 95.00 %, loss 0.7500 of 50 images"));
   EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
@@ -67,11 +71,10 @@ TEST(Console, ACopyHasPlainLinesWhateverTheTerminalShows) {
 TEST(Console, TheLineOfAnEpochFitsTheTerminal) {
   const test::Terminal terminal(80);
   Console console(terminal.fd(), 300, BatchPlan{.steps_per_epoch = 10}, "images");
-  console.on_interval({.samples_per_second = 123456});
-  (void)terminal.read();
   console.on_epoch({.position = {.epoch = 199},
                     .train = {.loss = 1.5},
                     .validation = {.loss = 0.25, .top1 = 87.5, .top5 = 99.25},
+                    .samples_per_second = 123456,
                     .is_best = true});
   const auto text = terminal.read();
   const auto begin = text.find("epoch 200 of 300: loss 1.5000");

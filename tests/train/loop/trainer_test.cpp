@@ -21,6 +21,7 @@ struct Seen : Observer {
   void on_interval(const Interval& interval) override { losses.push_back(interval.train.loss); }
   void on_epoch(const Epoch& epoch) override {
     epochs.push_back(epoch.validation.samples);
+    rates.push_back(epoch.samples_per_second);
     rows.insert(rows.end(), {epoch.train.loss, epoch.train.top1, epoch.validation.loss, epoch.lr});
   }
   void on_test(const Position& position, const Scores& test) override {
@@ -28,6 +29,7 @@ struct Seen : Observer {
   }
   std::vector<double> losses;
   std::vector<std::int64_t> epochs;
+  std::vector<double> rates;
   std::vector<std::pair<std::int64_t, std::int64_t>> tests;  // Behind which epoch, how many.
   std::vector<double> rows;                                  // Of the log.
 };
@@ -61,6 +63,19 @@ TEST(Trainer, MakesAllStepsAndValidatesEachEpoch) {
   EXPECT_EQ(outcome.position.step, 24);
   EXPECT_EQ(outcome.samples, 192);
   EXPECT_LT(run.seen.losses.back(), run.seen.losses.front());
+}
+
+TEST(Trainer, TheRateOfAnEpochIsThatOfAllItsSteps) {
+  const auto pause = [](std::int64_t step) {
+    if (step == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+  };
+  ToyRun run(kShort, {.each = pause});
+  const auto outcome = run.trainer->run();
+  ASSERT_EQ(run.seen.rates.size(), 2U);
+  EXPECT_LT(run.seen.rates[0], 96 / 0.3);
+  EXPECT_NEAR(96 / run.seen.rates[0] + 96 / run.seen.rates[1], outcome.times.total, 1e-6);
 }
 
 // The first write takes longer than the timeout of collectives.
