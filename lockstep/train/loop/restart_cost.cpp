@@ -18,6 +18,11 @@ double seconds_since_epoch(RestartCost::Clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
+RestartCost::Clock::time_point time_from(double seconds_since_epoch) {
+  return RestartCost::Clock::time_point(std::chrono::duration_cast<RestartCost::Clock::duration>(
+      std::chrono::duration<double>(seconds_since_epoch)));
+}
+
 }  // namespace
 
 RestartCost::RestartCost(std::string path, int restarts)
@@ -25,6 +30,7 @@ RestartCost::RestartCost(std::string path, int restarts)
   if (restarts > 0) {
     read();
   } else {
+    begun_ = last_time_;
     advance(0, last_time_);  // Another job may have left its line there.
   }
 }
@@ -51,10 +57,19 @@ void RestartCost::read() {
   std::ifstream file(path_);
   double time = 0;
   if (file >> last_step_ >> time >> seconds_) {
-    last_time_ = Clock::time_point(
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time)));
+    last_time_ = time_from(time);
     is_behind_ = true;
+    if (file >> time) {  // Older programs did not write it.
+      begun_ = time_from(time);
+    }
   }
+}
+
+std::optional<double> RestartCost::seconds_of_job(Clock::time_point now) const {
+  if (!begun_) {
+    return std::nullopt;
+  }
+  return std::chrono::duration<double>(now - *begun_).count();
 }
 
 void RestartCost::advance(std::int64_t step, Clock::time_point now) {
@@ -68,8 +83,12 @@ void RestartCost::advance(std::int64_t step, Clock::time_point now) {
   }
   // Always as wide, so that nothing has to be truncated.
   std::array<char, 96> line{};
-  const int size = std::snprintf(line.data(), line.size(), "%20lld %20.6f %20.6f\n",
-                                 static_cast<long long>(step), seconds_since_epoch(now), seconds_);
+  int size = std::snprintf(line.data(), line.size(), "%20lld %20.6f %20.6f",
+                           static_cast<long long>(step), seconds_since_epoch(now), seconds_);
+  if (begun_ && size > 0 && static_cast<std::size_t>(size) < line.size()) {
+    size += std::snprintf(line.data() + size, line.size() - static_cast<std::size_t>(size),
+                          " %20.6f\n", seconds_since_epoch(*begun_));
+  }
   const auto bytes = std::min(static_cast<std::size_t>(size), line.size());
   (void)!::pwrite(file_.get(), line.data(), bytes, 0);
 }

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/fd.h"
@@ -12,9 +13,9 @@
 namespace lockstep::train {
 
 // On rank 0. Keeps one line in a file of the run's folder, since the process that died cannot tell:
-// the last step, when it or its validation was done, and the cost so far. Each write takes the
-// place of the whole line, so a process that dies in between loses nothing. A disk that fails costs
-// the figures alone.
+// the last step, when it or its validation was done, the cost so far, and when the job began. Each
+// write takes the place of the whole line, so a process that dies in between loses nothing. A disk
+// that fails costs the figures alone.
 class RestartCost : public Observer {
  public:
   using Clock = std::chrono::system_clock;  // Processes have no other clock in common.
@@ -32,6 +33,8 @@ class RestartCost : public Observer {
 
   [[nodiscard]] int restarts() const { return restarts_; }
   [[nodiscard]] double seconds() const { return seconds_; }
+  // Since the first start of the job; nothing if a restart could not read when that was.
+  [[nodiscard]] std::optional<double> seconds_of_job(Clock::time_point now = Clock::now()) const;
 
  private:
   void read();
@@ -43,7 +46,8 @@ class RestartCost : public Observer {
   double seconds_ = 0;
   std::int64_t last_step_ = 0;  // The last that any process of the job has made.
   Clock::time_point last_time_;
-  bool is_behind_ = false;  // Steps are made again.
+  std::optional<Clock::time_point> begun_;  // The job's first start.
+  bool is_behind_ = false;                  // Steps are made again.
 };
 
 }  // namespace lockstep::train

@@ -214,7 +214,7 @@ class Session {
     if (!profile.file().empty()) {
       extra.push_back(profile.file());
     }
-    return finish(outcome, files, {extra, cost ? &*cost : nullptr});
+    return finish(outcome, files, {extra, cost ? &*cost : nullptr, resumed.has_value()});
   }
 
   // Whether the ranks died when all was done.
@@ -244,6 +244,7 @@ class Session {
       facts.bad_file_list = news.bad_file_list;
       facts.restarts = cost.restarts();
       facts.restart_seconds = cost.seconds();
+      facts.seconds_of_job = cost.seconds_of_job();
       print_end(summary_json(facts));
     }
     return 0;
@@ -252,6 +253,7 @@ class Session {
   struct Extras {
     std::vector<std::string> files;
     const RestartCost* cost;
+    bool is_resumed;
   };
   int finish(Outcome outcome, std::optional<RunFiles>& files, const Extras& extras) {
     console_.finish();
@@ -271,9 +273,11 @@ class Session {
       facts.bad_files = news.bad_files;
       facts.bad_file_list = news.bad_file_list;
       facts.data = news.lines;
+      facts.is_resumed = extras.is_resumed;
       if (extras.cost != nullptr) {
         facts.restarts = extras.cost->restarts();
         facts.restart_seconds = extras.cost->seconds();
+        facts.seconds_of_job = extras.cost->seconds_of_job();
       }
       print_end(config_.json ? summary_json(facts) : summary_text(facts));
     }

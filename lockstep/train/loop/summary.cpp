@@ -38,6 +38,21 @@ double rate(const Outcome& outcome) {
   return outcome.times.total > 0 ? static_cast<double>(outcome.samples) / outcome.times.total : 0;
 }
 
+bool has_restarts(const SummaryFacts& facts) {
+  return facts.restarts > 0 && facts.seconds_of_job.has_value();
+}
+
+double wall_seconds(const SummaryFacts& facts) {
+  return has_restarts(facts) ? *facts.seconds_of_job : facts.outcome.seconds;
+}
+
+std::string time_note(const SummaryFacts& facts) {
+  if (has_restarts(facts)) {
+    return "with restarts";
+  }
+  return facts.is_resumed || facts.restarts > 0 ? "(time of the last start)" : "";
+}
+
 log::Metrics test_metrics(const Scores& test) {
   return {{"test_loss", test.loss},
           {"test_top1", test.top1},
@@ -106,7 +121,8 @@ std::string summary_text(const SummaryFacts& facts) {
     summary.test_top1 = outcome.test->top1;
     summary.test_top5 = outcome.test->top5;
   }
-  summary.wall_seconds = outcome.seconds;
+  summary.wall_seconds = wall_seconds(facts);
+  summary.time_note = time_note(facts);
   summary.samples_per_second = rate(outcome);
   summary.ranks = facts.ranks;
   summary.unit = facts.unit;
@@ -160,7 +176,7 @@ std::string summary_json(const SummaryFacts& facts) {
   if (!facts.bad_file_list.empty()) {
     add({{"bad_file_list", facts.bad_file_list}});
   }
-  add({{"seconds", outcome.seconds},
+  add({{"seconds", wall_seconds(facts)},
        {"samples_per_second", rate(outcome)},
        {"communication", share(outcome.times.communication, outcome)},
        {"data_wait", share(outcome.times.data, outcome)},

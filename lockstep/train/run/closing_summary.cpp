@@ -88,7 +88,7 @@ std::string closing_text(const ClosingSummary& s) {
   add("accuracy", accuracy(s));
   add("test", test_accuracy(s));
   add("time",
-      list({seconds_text(s.wall_seconds),
+      list({seconds_text(s.wall_seconds) + (s.time_note.empty() ? "" : " " + s.time_note),
             s.samples_per_second ? short_number(*s.samples_per_second) + " " + s.unit + "/s on " +
                                        std::to_string(s.ranks) + (s.ranks == 1 ? " rank" : " ranks")
                                  : ""}));

@@ -24,6 +24,7 @@ struct ClosingSummary {
   std::optional<double> test_top5 = {};
 
   double wall_seconds = 0;
+  std::string time_note = {};                     // What they cover, if not the whole run.
   std::optional<double> samples_per_second = {};  // In training, all ranks together.
   std::string unit = "images";
   int ranks = 1;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
 #include <thread>
 
 #include "tests/train/loop/toys.h"
@@ -31,6 +32,30 @@ TEST(RestartCost, LastsFromTheLastStepToTheNextNewOne) {
   third.on_step(4, begin + seconds(8));
   EXPECT_NEAR(third.seconds(), 7, 1e-3);
   EXPECT_EQ(third.restarts(), 2);
+}
+
+TEST(RestartCost, TheJobsTimeBeginsWithItsFirstStart) {
+  const toys::Folder folder;
+  const auto path = folder.path + "/restarts";
+  const auto begin = RestartCost::Clock::now();
+  RestartCost first(path, 0);
+  first.on_step(1, begin + seconds(1));
+  EXPECT_NEAR(first.seconds_of_job(begin + seconds(2)).value(), 2, 0.5);
+  RestartCost second(path, 1);
+  second.on_step(2, begin + seconds(50));
+  const RestartCost third(path, 2);
+  EXPECT_NEAR(third.seconds_of_job(begin + seconds(100)).value(), 100, 0.5);
+}
+
+TEST(RestartCost, TheJobsTimeIsUnknownIfTheFirstStartDidNotWriteIt) {
+  const toys::Folder folder;
+  const auto path = folder.path + "/restarts";
+  std::ofstream(path) << "5 1000.5 7.25\n";
+  RestartCost cost(path, 1);
+  EXPECT_FALSE(cost.seconds_of_job());
+  cost.on_step(6, RestartCost::Clock::now());
+  EXPECT_FALSE(RestartCost(path, 2).seconds_of_job());
+  EXPECT_GT(RestartCost(path, 2).seconds(), 7);
 }
 
 TEST(RestartCost, AnotherJobBeginsAnew) {

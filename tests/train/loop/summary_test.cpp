@@ -29,6 +29,21 @@ TEST(Summary, TellsAccuracySpeedSharesAndFiles) {
   EXPECT_THAT(text, HasSubstr("lockstep inspect runs/a/checkpoints/best.pt"));
 }
 
+TEST(Summary, TheTimeIsThatOfTheWholeJobOrSaysWhatItCovers) {
+  const TrainConfig config;
+  auto end = outcome();
+  end.seconds = 12;
+  SummaryFacts facts{config, end, 2, {}, {}};
+  EXPECT_THAT(summary_text(facts), HasSubstr("  time       12.0 s, 100 images/s"));
+  facts.is_resumed = true;
+  EXPECT_THAT(summary_text(facts), HasSubstr("12.0 s (time of the last start), 100 images/s"));
+  facts.restarts = 1;
+  EXPECT_THAT(summary_text(facts), HasSubstr("12.0 s (time of the last start), 100 images/s"));
+  facts.seconds_of_job = 40;
+  EXPECT_THAT(summary_text(facts), HasSubstr("  time       40.0 s with restarts, 100 images/s"));
+  EXPECT_THAT(summary_json(facts), HasSubstr("\"seconds\": 40,"));
+}
+
 TEST(Summary, TellsHowBusyTheGpuWas) {
   const TrainConfig config;
   auto end = outcome();

@@ -39,6 +39,7 @@ TEST(ClosingText, LeavesOutWhatIsNotKnown) {
 TEST(ClosingText, TellsWhatRestartsCostAndWhatWasLost) {
   EXPECT_EQ(closing_text({.headline = "finished",
                           .wall_seconds = 10,
+                          .time_note = "with restarts",
                           .samples_per_second = 20000,
                           .unit = "rows",
                           .ranks = 1,
@@ -50,7 +51,7 @@ TEST(ClosingText, TellsWhatRestartsCostAndWhatWasLost) {
                           .restart_seconds = 7.25,
                           .warnings = {"2 bad files", "no space left"}}),
             "finished\n"
-            "  time       10.0 s, 20.0k rows/s on 1 rank\n"
+            "  time       10.0 s with restarts, 20.0k rows/s on 1 rank\n"
             "  GPU        96 % busy, 23 GiB of 139 GiB, 612 W\n"
             "  restarts   3, which took 7.2 s\n"
             "  warnings   2 bad files\n"
