@@ -262,6 +262,14 @@ def test_a_read_only_root_costs_the_files_alone(shared):
     assert "training goes on without files" in out and "finished 1 epoch" in out
 
 
+@pytest.mark.parametrize("below", ["", "/runs"])
+def test_an_output_that_is_a_file_is_refused_before_training(shared, below):
+    (shared / "plain-file").write_text("mine")
+    done = train(shared, *SHORT, "--output", f"plain-file{below}", code=2)
+    assert "is no folder" in done.stderr and "HINT: --output" in done.stderr and "epoch 1 of 1" not in done.stdout
+    assert (shared / "plain-file").read_text() == "mine"
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_was_allocated_is_printed(shared, ranks):
     out = train(shared, *SHORT, "--nproc", ranks, "--fast-dev-run", 1).stdout

@@ -107,6 +107,22 @@ bool has_checkpoint_of_job(const std::string& run) {
 
 }  // namespace
 
+void require_output_folder(const std::string& output) {
+  std::error_code error;
+  for (auto place = fs::absolute(output, error);; place = place.parent_path()) {
+    const auto status = fs::status(place, error);
+    if (fs::exists(status) && !fs::is_directory(status)) {
+      throw UsageError("--output is '" + output + "', but '" + place.string() +
+                       "' is no folder, expected one, or a path where one can be made; HINT: "
+                       "--output " +
+                       (place.parent_path() / "runs").string());
+    }
+    if (fs::exists(status) || !place.has_relative_path()) {
+      return;
+    }
+  }
+}
+
 int restart_count() {
   return static_cast<int>(
       Environment::of_this_process().get_int("TORCHELASTIC_RESTART_COUNT").value_or(0));
@@ -151,6 +167,9 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
         const auto own = restarted ? run_of_job(config, name, choice) : "";
         checkpoint_ = choice.checkpoint;
         if (own.empty()) {
+          if (choice.run.empty()) {
+            require_output_folder(config.output);
+          }
           if (!config.init_weights.empty() && !goes_on(config, name, choice)) {
             require_initial_weights(config.init_weights);  // Before a folder is made.
           }

@@ -27,6 +27,9 @@ std::string this_job();
 std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,
                                    const std::string& model);
 
+// Throws UsageError if `output` is a file, or lies below one: no run could have a folder there.
+void require_output_folder(const std::string& output);
+
 class RunFiles {
  public:
   struct Names {

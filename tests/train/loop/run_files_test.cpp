@@ -59,6 +59,22 @@ TEST_F(RunFilesTest, AnUnfinishedRunIsResumedAndAFinishedOneFollowed) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
+TEST_F(RunFilesTest, AnOutputThatIsAFileIsRefused) {
+  const auto file = folder_.path + "/file";
+  std::ofstream(file) << "text";
+  for (const auto& output : {file, file + "/", file + "/below/it"}) {
+    config_.output = output;
+    EXPECT_THAT([&] { RunFiles(config_, {"data", "net"}, false, [](const std::string&) {}); },
+                testing::ThrowsMessage<UsageError>(
+                    testing::AllOf(testing::HasSubstr("'" + file + "' is no folder"),
+                                   testing::HasSubstr("HINT: --output " + folder_.path + "/runs"))))
+        << output;
+  }
+  EXPECT_NO_THROW(require_output_folder(folder_.path + "/new/one"));
+  EXPECT_NO_THROW(require_output_folder("new"));
+  EXPECT_NO_THROW(require_output_folder(""));
+}
+
 TEST_F(RunFilesTest, ResumeNamesARunOrACheckpoint) {
   EXPECT_THROW(open("last"), UsageError);
   EXPECT_THROW(open("/nowhere.pt"), UsageError);
