@@ -82,6 +82,45 @@ std::vector<std::string> flag_names(const CLI::App& app) {
                    (nearest ? "; HINT: " + *nearest : "; lockstep train --help lists all flags"));
 }
 
+// What is wrong in a config file: a key that is no flag, or the value that CLI11 complains about.
+// Empty if it is not the file's.
+std::string fault_in_file(const CLI::App& app, const std::string& file, const std::string& what) {
+  for (const auto& item : app.get_config_formatter()->from_file(file)) {
+    const auto flag = "--" + item.name;
+    const auto* option = app.get_option_no_throw(flag);
+    if (option == nullptr && app.get_option_no_throw("-" + item.name) == nullptr &&
+        app.get_option_no_throw(item.name) == nullptr) {
+      const auto nearest = nearest_name(flag, flag_names(app));
+      return "there is no flag '" + item.fullname() + "'; HINT: " +
+             (nearest ? nearest->substr(2) + " = ..., as " + *nearest
+                      : "lockstep train --help lists all flags");
+    }
+    if (option != nullptr && contains(what, option->get_name()) && !item.inputs.empty() &&
+        contains(what, item.inputs.front())) {
+      return "'" + item.name + "' is '" + item.inputs.front() + "': " + what +
+             "; HINT: give it a value as " + flag + " takes it";
+    }
+  }
+  return "";
+}
+
+[[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error) {
+  const auto files = app.get_option("--config")->as<std::vector<std::string>>();
+  const bool is_missing = dynamic_cast<const CLI::FileError*>(&error) != nullptr;
+  for (const auto& file : files) {
+    if (is_missing && contains(error.what(), file)) {
+      const auto nearest = nearest_path(file);
+      throw UsageError("--config: '" + file + "' cannot be read, expected a TOML file; HINT: " +
+                       (nearest ? "--config " + *nearest : "give the config.toml of a run"));
+    }
+    const auto fault = is_missing || file.empty() ? "" : fault_in_file(app, file, error.what());
+    if (!fault.empty()) {
+      throw UsageError("--config " + file + ": " + fault);
+    }
+  }
+  throw UsageError(error.what());
+}
+
 std::string help_of(const CLI::App& app, const std::vector<std::string>& networks) {
   return kIntroduction + app.help() + "\nNetworks: " + join(networks, ", ") + "\n" + kExamples;
 }
@@ -126,7 +165,7 @@ CommandLine parse_command_line(int argc, const char* const* argv,
     line.exit_code = 0;
     return line;
   } catch (const CLI::ParseError& error) {
-    throw UsageError(error.what());
+    refuse(app, error);
   }
   if (!app.remaining().empty()) {
     refuse_extras(app);

@@ -136,5 +136,31 @@ TEST(TrainFlags, WrongOnesNameTheNearest) {
   EXPECT_THROW(parse({"--config", folder.path + "/missing.toml"}), UsageError);
 }
 
+TEST(TrainFlags, FaultsInAConfigFileNameTheFileAndTheKey) {
+  const toys::Folder folder;
+  const auto file = folder.path + "/config.toml";
+  const auto text = [&](const std::string& content) {
+    std::ofstream(file) << content;
+    try {
+      parse({"--config", file});
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(text("epochs = 3\nbatchsize = 3\n"),
+              testing::AllOf(HasSubstr("--config " + file + ": there is no flag 'batchsize'"),
+                             HasSubstr("HINT: batch-size = ..., as --batch-size")));
+  EXPECT_THAT(
+      text("epochs = many\n"),
+      testing::AllOf(HasSubstr("--config " + file + ": 'epochs' is 'many'"), HasSubstr("HINT: ")));
+  EXPECT_EQ(text("epochs = 3\n"), "");
+  EXPECT_THAT([&] { parse({"--config", folder.path + "/confg.toml"}); },
+              ThrowsMessage<UsageError>(HasSubstr("HINT: --config " + file)));
+  EXPECT_THAT([&] { parse({"--config", file, "--seed", "x"}); },
+              ThrowsMessage<UsageError>(testing::Not(HasSubstr(file))))
+      << "the command line's fault";
+}
+
 }  // namespace
 }  // namespace lockstep::train
