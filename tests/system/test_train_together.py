@@ -39,7 +39,7 @@ def two_ranks(folder, flags, *others):
     (["--log-interval", 3], "--log-interval is '3' here and '50' on rank 0"),
     (["--checkpoint-interval", 3], "--checkpoint-interval is '3' here and '0' on rank 0"),
     (["--fast-dev-run", 3], "--fast-dev-run is '3' here and '0' on rank 0"),
-    (["--lr", 3], "--lr is '3' here and '0' on rank 0"),
+    (["--lr", 3], "--lr is '3' here and not given on rank 0"),
     (["--strict"], "--strict is '1' here and '0' on rank 0"),
     (["--nonfinite", "skip"], "--nonfinite is 'skip' here and 'abort' on rank 0"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")

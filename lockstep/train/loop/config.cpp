@@ -39,6 +39,18 @@ std::string quoted(const std::string& text) {
   return quote + text + quote;
 }
 
+// "not given" for a value by which the program chooses itself: a number there would look as if
+// somebody had asked for it.
+std::string shown(const std::string& name, const std::string& value) {
+  static const std::map<std::string, std::string> kChosenByProgram{
+      {"--lr", "0"},       {"--lr-base", "0"},  {"--hflip", "-1"},
+      {"--workers", "-1"}, {"--max-bad", "-1"}, {"--validation-batch-size", "0"}};
+  const auto found = kChosenByProgram.find(name);
+  const bool is_chosen = found != kChosenByProgram.end() && found->second == value;
+  const bool is_empty_flag = name.starts_with("--") && (value.empty() || value == "[]");
+  return is_chosen || is_empty_flag ? "not given" : "'" + value + "'";
+}
+
 // `right` is a value that would do.
 [[noreturn]] void refuse(const std::string& flag, const std::string& value,
                          const std::string& expected, const std::string& right) {
@@ -193,16 +205,16 @@ std::string difference(const Settings& here, const Settings& there, const std::s
   std::string lines;
   for (const auto& [name, value] : here) {
     const auto found = others.find(name);
-    const std::string theirs = found == others.end() ? "missing" : "'" + found->second + "'";
-    if (theirs != "'" + value + "'") {
-      lines += "\n  " + name + " is '" + value + "' here and " + theirs + " " + other;
+    const std::string theirs = found == others.end() ? "missing" : shown(name, found->second);
+    if (found == others.end() || found->second != value) {
+      lines += "\n  " + name + " is " + shown(name, value) + " here and " + theirs + " " + other;
     }
     if (found != others.end()) {
       others.erase(found);
     }
   }
   for (const auto& [name, value] : others) {
-    lines += "\n  " + name + " is missing here and '" + value + "' " + other;
+    lines += "\n  " + name + " is missing here and " + shown(name, value) + " " + other;
   }
   return lines;
 }

@@ -40,6 +40,21 @@ TEST(TrainConfig, WhatAnOlderProgramDidNotSaveIsTheDefault) {
             "\n  --tf32 is 'conv' here and 'on' there");
 }
 
+TEST(TrainConfig, WhatTheProgramChoosesItselfIsShownAsNotGiven) {
+  const auto plain = settings_of({});
+  EXPECT_EQ(difference(settings_of({.lr = 0.3}), plain, "there"),
+            "\n  --lr is '0.3' here and not given there");
+  EXPECT_EQ(difference(plain, settings_of({.hflip = 0.5}), "there"),
+            "\n  --hflip is not given here and '0.5' there");
+  EXPECT_EQ(difference(plain, settings_of({.amp = "bf16"}), "there"),
+            "\n  --amp is not given here and 'bf16' there");
+  EXPECT_EQ(difference(plain, settings_of({.hflip = 0}), "there"),
+            "\n  --hflip is not given here and '0' there");
+  EXPECT_EQ(difference(plain, settings_of({.mixup = 0.5}), "there"),
+            "\n  --mixup is '0' here and '0.5' there")
+      << "0 is what it says";
+}
+
 TEST(TrainConfig, DifferenceNamesWhatOneSideLacks) {
   EXPECT_EQ(difference({{"a", "1"}}, {{"b", "2"}}, "there"),
             "\n  a is '1' here and missing there\n  b is missing here and '2' there");
