@@ -37,7 +37,7 @@ def plain(shared):
     ["--sched", "step", "--decay-epochs", 0.2], ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
     ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9], ["--hflip", 0.5], ["--crop-padding", 2],
     ["--amp", "bf16"], ["--amp", "fp16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
-    ["--global-batch-size", 16], ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
+    ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
     ["--warmup-epochs", 0.5, "--warmup-lr", 0.01], ["--sched", "step", "--decay-epochs", 0.2, "--decay-rate", 0.5],
 ], ids=lambda flags: "".join(map(str, flags)))
 def test_losses_change(shared, plain, flags):
@@ -207,6 +207,13 @@ def test_a_folder_of_images_trains_a_resnet(tmp_path):
     (["--batch-size", 0], "--batch-size is 0"),
     (["--batch-size", 400], "HINT: --batch-size 320"),
     (["--global-batch-size", 33, "--nproc", 2], "33"),
+    (["--global-batch-size", 32, "--batch-size", 8], "HINT: leave --batch-size out"),
+    (["--seed", -1], "--seed is '-1'"),
+    (["--warmup-epochs", 3], "HINT: --warmup-epochs 0.3"),
+    (["--decay-milestones", "2,1"], "HINT: --decay-milestones 1,2"),
+    (["--label", "class"], "HINT: leave --label out"),
+    (["--input-size", 32], "HINT: leave --input-size out"),
+    (["--epochs", "many"], "--epochs is 'many', expected a whole number"),
     (["--model", "resnet81"], "resnet"),
     (["--opt", "lamb"], "expected one of sgd"),
     (["--resume", "nothing.pt"], "there is no 'nothing.pt'"),

@@ -21,6 +21,16 @@ BatchPlan plan_batches(const TrainConfig& config, std::int64_t samples, std::int
   if (config.global_batch_size > 0) {
     plan.per_rank =
         data::batch_size_per_rank({config.global_batch_size, world_size, config.grad_accum});
+    // A file of all settings has the default, too.
+    if (config.batch_size != TrainConfig{}.batch_size && config.batch_size != plan.per_rank) {
+      throw UsageError("--batch-size is " + std::to_string(config.batch_size) +
+                       ", but --global-batch-size " + std::to_string(config.global_batch_size) +
+                       " is " + std::to_string(plan.per_rank) + " for each of " +
+                       std::to_string(world_size) + " ranks and " +
+                       std::to_string(plan.accumulation) +
+                       " passes; expected one of them, or that they agree; HINT: leave "
+                       "--batch-size out");
+    }
   }
   plan.global = plan.per_rank * world_size * plan.accumulation;
   plan.steps_per_epoch = samples / plan.global;

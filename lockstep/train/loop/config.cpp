@@ -51,6 +51,11 @@ std::string shown(const std::string& name, const std::string& value) {
   return is_chosen || is_empty_flag ? "not given" : "'" + value + "'";
 }
 
+std::string without_spaces(std::string text) {
+  std::erase(text, ' ');
+  return text;
+}
+
 // `right` is a value that would do.
 [[noreturn]] void refuse(const std::string& flag, const std::string& value,
                          const std::string& expected, const std::string& right) {
@@ -126,6 +131,19 @@ void require_sensible_images(const TrainConfig& config) {
   }
 }
 
+void require_growing(std::vector<std::int64_t> milestones) {
+  const auto given = milestones;
+  std::ranges::sort(milestones);
+  const auto repeated = std::ranges::unique(milestones);
+  milestones.erase(repeated.begin(), repeated.end());
+  std::erase_if(milestones, [](std::int64_t epoch) { return epoch < 1; });
+  if (milestones != given) {
+    const auto right = text_of(milestones.empty() ? std::vector<std::int64_t>{30} : milestones);
+    refuse("--decay-milestones", text_of(given), "epochs of 1 or more, each later than the last",
+           without_spaces(right.substr(1, right.size() - 2)));
+  }
+}
+
 void require_sensible_optimizer(const TrainConfig& config) {
   require_one_of("--opt", config.opt, {"sgd", "nesterov", "adam", "adamw"});
   require_one_of("--sched", config.sched, {"cosine", "linear", "step", "multistep", "constant"});
@@ -145,6 +163,14 @@ void require_sensible_optimizer(const TrainConfig& config) {
   if (!(config.decay_epochs > 0)) {
     refuse("--decay-epochs", text_of(config.decay_epochs), "more than 0", "30");
   }
+  if (config.warmup_epochs > 0 && config.warmup_epochs >= config.epochs) {
+    throw UsageError("--warmup-epochs is " + text_of(config.warmup_epochs) + ", but --epochs is " +
+                     text_of(config.epochs) +
+                     ", so the learning rate would never be reached; expected fewer; HINT: "
+                     "--warmup-epochs " +
+                     text_of(config.epochs / 10.0));
+  }
+  require_growing(config.decay_milestones);
   if (config.sched == "multistep" && config.decay_milestones.empty()) {
     const int third = std::max(1, config.epochs / 3);
     throw UsageError(

@@ -112,6 +112,12 @@ void require_fitting_flags(const TrainConfig& config, const DataSource& source) 
   if (!has_files && config.decode != "exact") {
     refuse("--decode", "a folder of image files");
   }
+  if (!has_files && config.input_size != TrainConfig{}.input_size) {
+    refuse("--input-size", "a folder of image files");
+  }
+  if (!source.is_table() && !config.label.empty()) {
+    refuse("--label", "a table");
+  }
   if (has_files && config.crop_padding > 0) {
     refuse("--crop-padding", "images of one size, such as CIFAR's");
   }

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <type_traits>
 
 #include "lockstep/base/error.h"
@@ -24,6 +25,34 @@ constexpr const char* kExamples =
     "  lockstep train --config runs/photos-resnet18/config.toml\n"
     "A run that was stopped goes on with the same command.\n";
 
+template <class Number>
+std::string number_kind() {
+  return std::is_floating_point_v<Number> ? "a number"
+         : std::is_unsigned_v<Number>     ? "a whole number of 0 or more"
+                                          : "a whole number";
+}
+
+template <class Number>
+std::string most() {
+  return std::to_string(std::numeric_limits<Number>::max());
+}
+
+// Before CLI11 converts it: CLI11 takes -1 for a large unsigned number, and does not say what is
+// expected.
+template <class Number>
+void require_number(CLI::Option* option) {
+  option->check([name = option->get_name()](const std::string& text) -> std::string {
+    Number number{};
+    const bool is_negative = std::is_unsigned_v<Number> && text.starts_with('-');
+    if (is_negative || !CLI::detail::lexical_cast(text, number)) {
+      const bool is_large = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+      throw UsageError(name + " is '" + text + "', expected " + number_kind<Number>() +
+                       (is_large ? " of at most " + most<Number>() : ""));
+    }
+    return "";
+  });
+}
+
 void add_train_flags(CLI::App& app, TrainConfig& config) {
   visit_options(config, [&](const OptionInfo& info, auto& member) {
     using Member = std::remove_cvref_t<decltype(member)>;
@@ -32,8 +61,12 @@ void add_train_flags(CLI::App& app, TrainConfig& config) {
       option = app.add_flag(info.names, member, info.help);
     } else if constexpr (std::is_same_v<Member, std::vector<std::int64_t>>) {
       option = app.add_option(info.names, member, info.help)->delimiter(',')->expected(1, 1000);
+      require_number<std::int64_t>(option);
     } else {
       option = app.add_option(info.names, member, info.help)->capture_default_str()->take_last();
+      if constexpr (std::is_arithmetic_v<Member>) {
+        require_number<Member>(option);
+      }
     }
     option->group(info.group);
   });
@@ -41,7 +74,12 @@ void add_train_flags(CLI::App& app, TrainConfig& config) {
 
 void add_job_flags(CLI::App& app, JobConfig& job) {
   const auto add = [&](const char* names, auto& member, const char* help) {
-    app.add_option(names, member, help)->capture_default_str()->take_last()->group("Ranks");
+    auto* option = app.add_option(names, member, help)->capture_default_str()->take_last();
+    option->group("Ranks");
+    using Member = std::remove_cvref_t<decltype(member)>;
+    if constexpr (std::is_arithmetic_v<Member>) {
+      require_number<Member>(option);
+    }
   };
   add("--nproc,--gpus,-g,--nproc-per-node", job.nproc,
       "ranks to start on this machine; 0: one for each GPU, else one");
@@ -121,6 +159,30 @@ std::string fault_in_file(const CLI::App& app, const std::string& file, const st
   throw UsageError(error.what());
 }
 
+// Of the words of the command line alone, which win over the file of --config.
+void settle_batch_size(TrainConfig& config, int argc, const char* const* argv) {
+  CLI::App words;
+  TrainConfig unused;
+  JobConfig unused_too;
+  words.allow_extras();
+  words.add_option("--config,-c");
+  add_train_flags(words, unused);
+  add_job_flags(words, unused_too);
+  words.parse(argc, argv);
+  const bool has_own = words.count("--batch-size") > 0;
+  const bool has_global = words.count("--global-batch-size") > 0;
+  if (has_own && has_global && config.global_batch_size != 0) {
+    throw UsageError(
+        "--batch-size and --global-batch-size are both given, expected one of them; HINT: leave "
+        "--batch-size out");
+  }
+  if (has_own) {
+    config.global_batch_size = 0;
+  } else if (has_global) {
+    config.batch_size = TrainConfig{}.batch_size;
+  }
+}
+
 std::string help_of(const CLI::App& app, const std::vector<std::string>& networks) {
   return kIntroduction + app.help() + "\nNetworks: " + join(networks, ", ") + "\n" + kExamples;
 }
@@ -170,6 +232,7 @@ CommandLine parse_command_line(int argc, const char* const* argv,
   if (!app.remaining().empty()) {
     refuse_extras(app);
   }
+  settle_batch_size(line.train, argc, argv);
   return line;
 }
 

@@ -23,6 +23,15 @@ TEST(BatchPlan, BatchOfARankTimesRanksTimesPasses) {
   EXPECT_EQ(plan.validation, 4);
 }
 
+TEST(BatchPlan, TwoSizesMustAgree) {
+  EXPECT_EQ(plan_batches({.batch_size = 16, .global_batch_size = 32}, 100, 2).per_rank, 16);
+  EXPECT_THAT([] { plan_batches({.batch_size = 8, .global_batch_size = 32}, 100, 2); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::AllOf(testing::HasSubstr("--batch-size is 8, but --global-batch-size 32 "
+                                                    "is 16 for each of 2 ranks"),
+                                 testing::HasSubstr("HINT: leave --batch-size out"))));
+}
+
 TEST(BatchPlan, ValidationHasABatchOfItsOwn) {
   const auto plan = plan_batches({.batch_size = 4, .validation_batch_size = 7}, 100, 2);
   EXPECT_EQ(plan.validation, 7);

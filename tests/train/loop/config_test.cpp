@@ -78,6 +78,15 @@ TEST(TrainConfig, WrongValuesNameTheFlag) {
                         "epochs after which it does; HINT: --decay-milestones 3,6"));
   EXPECT_EQ(text({.sched = "multistep", .decay_milestones = {2}}), "");
   EXPECT_THAT(text({.lr = 1, .lr_base = 1}), HasSubstr("--lr and --lr-base"));
+  EXPECT_THAT(text({.epochs = 3, .warmup_epochs = 3}),
+              HasSubstr("--warmup-epochs is 3, but --epochs is 3"));
+  EXPECT_THAT(text({.epochs = 3, .warmup_epochs = 3}), HasSubstr("HINT: --warmup-epochs 0.3"));
+  EXPECT_EQ(text({.epochs = 3, .warmup_epochs = 2.5}), "");
+  EXPECT_THAT(text({.sched = "multistep", .decay_milestones = {6, 3, 6}}),
+              HasSubstr("--decay-milestones is [6, 3, 6], expected epochs of 1 or more, each later "
+                        "than the last; HINT: --decay-milestones 3,6"));
+  EXPECT_THAT(text({.sched = "multistep", .decay_milestones = {-1}}),
+              HasSubstr("HINT: --decay-milestones 30"));
   EXPECT_THAT(text({.smoothing = 2}), HasSubstr("--smoothing is 2"));
   EXPECT_THAT(text({.amp = "fp8"}), HasSubstr("--amp is 'fp8'"));
   EXPECT_THAT(text({.val_split = 1}), HasSubstr("--val-split is 1"));

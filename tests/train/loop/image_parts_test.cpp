@@ -86,7 +86,7 @@ TEST(RequireFittingFlags, RefusesThoseOfOtherData) {
   for (const TrainConfig& config :
        {TrainConfig{.decode = "fast"}, TrainConfig{.cache = "ram"}, TrainConfig{.max_bad = 3},
         TrainConfig{.hflip = 0.5}, TrainConfig{.crop_padding = 4}, TrainConfig{.mixup = 0.5},
-        TrainConfig{.cutmix = 1}, TrainConfig{.reprob = 0.5}}) {
+        TrainConfig{.cutmix = 1}, TrainConfig{.reprob = 0.5}, TrainConfig{.input_size = 96}}) {
     EXPECT_THAT([&] { require_fitting_flags(config, table); },
                 ThrowsMessage<UsageError>(HasSubstr("is a table; HINT: leave --")));
   }
@@ -96,6 +96,10 @@ TEST(RequireFittingFlags, RefusesThoseOfOtherData) {
   photos.input = {3, 8, 8};
   photos.folders = {std::make_shared<data::ImageFolder>(data::index_image_folder(folder.path))};
   EXPECT_NO_THROW(require_fitting_flags({.decode = "fast", .hflip = 0.5}, photos));
+  EXPECT_NO_THROW(require_fitting_flags({.input_size = 96}, photos));
+  EXPECT_NO_THROW(require_fitting_flags({.label = "class"}, table));
+  EXPECT_THAT([&] { require_fitting_flags({.label = "class"}, photos); },
+              ThrowsMessage<UsageError>(HasSubstr("--label is for a table, but")));
   EXPECT_THAT([&] { require_fitting_flags({.crop_padding = 4}, photos); },
               ThrowsMessage<UsageError>(HasSubstr("is a folder of image files")));
 }

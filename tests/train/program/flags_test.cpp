@@ -124,11 +124,45 @@ TEST(TrainFlags, FlagsWinOverTheConfigFile) {
   EXPECT_EQ(to_toml(read.train), to_toml(config));
 }
 
+TEST(TrainFlags, ANegativeSeedIsRefused) {
+  for (const auto& words : {std::vector<std::string>{"--seed", "-1"}, {"--seed=-1"}}) {
+    EXPECT_THAT([&] { parse(words); },
+                ThrowsMessage<UsageError>(
+                    HasSubstr("--seed is '-1', expected a whole number of 0 or more")));
+  }
+  EXPECT_EQ(parse({"--seed", "18446744073709551615"}).train.seed, ~std::uint64_t{0});
+}
+
+TEST(TrainFlags, OneOfTwoBatchSizesIsTaken) {
+  EXPECT_THAT([] { parse({"-b", "8", "--global-batch-size", "32"}); },
+              ThrowsMessage<UsageError>(HasSubstr("HINT: leave --batch-size out")));
+  const toys::Folder folder;
+  const auto file = folder.path + "/config.toml";
+  std::ofstream(file) << "batch-size = 8\nglobal-batch-size = 32\n";
+  const auto both = parse({"--config", file}).train;
+  EXPECT_EQ(both.batch_size, 8);
+  EXPECT_EQ(both.global_batch_size, 32);
+  const auto own = parse({"--config", file, "--batch-size", "4"}).train;
+  EXPECT_EQ(own.batch_size, 4);
+  EXPECT_EQ(own.global_batch_size, 0) << "the command line wins";
+  const auto global = parse({"-c", file, "--global-batch-size", "16"}).train;
+  EXPECT_EQ(global.batch_size, TrainConfig{}.batch_size);
+  EXPECT_EQ(global.global_batch_size, 16);
+}
+
 TEST(TrainFlags, WrongOnesNameTheNearest) {
   EXPECT_THAT([] { parse({"--batchsize", "3"}); },
               ThrowsMessage<UsageError>(HasSubstr("HINT: --batch-size")));
   EXPECT_THAT([] { parse({"--epochs", "many"}); },
-              ThrowsMessage<UsageError>(HasSubstr("--epochs")));
+              ThrowsMessage<UsageError>(HasSubstr("--epochs is 'many', expected a whole number")));
+  EXPECT_THAT([] { parse({"--epochs", "99999999999"}); },
+              ThrowsMessage<UsageError>(HasSubstr("a whole number of at most 2147483647")));
+  EXPECT_THAT([] { parse({"--lr", "fast"}); },
+              ThrowsMessage<UsageError>(HasSubstr("--lr is 'fast', expected a number")));
+  EXPECT_THAT([] { parse({"--nproc", "two"}); },
+              ThrowsMessage<UsageError>(HasSubstr("--nproc is 'two', expected a whole number")));
+  EXPECT_THAT([] { parse({"--decay-milestones", "3,x"}); },
+              ThrowsMessage<UsageError>(HasSubstr("--decay-milestones is 'x'")));
   EXPECT_THAT([] { parse({"a", "b"}); }, ThrowsMessage<UsageError>(HasSubstr("what is 'b'?")));
   const toys::Folder folder;
   std::ofstream(folder.path + "/config.toml") << "epoch = 3\n";
