@@ -63,15 +63,32 @@ std::string without_spaces(std::string text) {
                    right);
 }
 
+// The least or the greatest value that is allowed would be a poor advice: the default is one. What
+// stands for a choice of ours, such as 0 of --lr, says nothing to the reader.
+[[noreturn]] void refuse_for_default(const std::string& flag, double value,
+                                     const std::string& expected) {
+  std::string used = "the default";
+  const TrainConfig defaults;
+  visit_options(defaults, [&](const OptionInfo& info, const auto& member) {
+    if constexpr (std::is_arithmetic_v<std::remove_cvref_t<decltype(member)>>) {
+      if (name_of(info) == flag && member > 0) {
+        used = text_of(member);
+      }
+    }
+  });
+  throw UsageError(flag + " is " + text_of(value) + ", expected " + expected + "; HINT: leave " +
+                   flag + " out for " + used);
+}
+
 void require_at_least(const char* flag, double value, double least) {
   if (!(value >= least) || !std::isfinite(value)) {
-    refuse(flag, text_of(value), "a number of " + text_of(least) + " or more", text_of(least));
+    refuse_for_default(flag, value, "a number of " + text_of(least) + " or more");
   }
 }
 
 void require_part(const char* flag, double value) {
   if (!(value >= 0 && value <= 1)) {
-    refuse(flag, text_of(value), "a number from 0 to 1", value > 1 ? "1" : "0");
+    refuse_for_default(flag, value, "a number from 0 to 1");
   }
 }
 
@@ -160,8 +177,8 @@ void require_sensible_optimizer(const TrainConfig& config) {
   require_at_least("--min-lr", config.min_lr, 0);
   require_at_least("--decay-rate", config.decay_rate, 0);
   require_at_least("--clip-grad", config.clip_grad, 0);
-  if (!(config.decay_epochs > 0)) {
-    refuse("--decay-epochs", text_of(config.decay_epochs), "more than 0", "30");
+  if (!(config.decay_epochs > 0) || !std::isfinite(config.decay_epochs)) {
+    refuse_for_default("--decay-epochs", config.decay_epochs, "more than 0");
   }
   if (config.warmup_epochs > 0 && config.warmup_epochs >= config.epochs) {
     throw UsageError("--warmup-epochs is " + text_of(config.warmup_epochs) + ", but --epochs is " +
@@ -255,7 +272,7 @@ void require_sensible(const TrainConfig& config) {
   require_part("--reprob", config.reprob);
   require_part("--model-ema-decay", config.model_ema_decay);
   if (!(config.val_split > 0 && config.val_split < 1)) {
-    refuse("--val-split", text_of(config.val_split), "a number between 0 and 1", "0.1");
+    refuse_for_default("--val-split", config.val_split, "a number between 0 and 1");
   }
   if (!config.amp.empty()) {
     require_one_of("--amp", config.amp, {"bf16", "fp16", "O0", "O1", "O2", "O3"});

@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::train {
@@ -87,7 +89,15 @@ TEST(TrainConfig, WrongValuesNameTheFlag) {
                         "than the last; HINT: --decay-milestones 3,6"));
   EXPECT_THAT(text({.sched = "multistep", .decay_milestones = {-1}}),
               HasSubstr("HINT: --decay-milestones 30"));
-  EXPECT_THAT(text({.smoothing = 2}), HasSubstr("--smoothing is 2"));
+  EXPECT_THAT(text({.smoothing = 2}),
+              HasSubstr("--smoothing is 2, expected a number from 0 to 1; HINT: leave --smoothing "
+                        "out for the default"));
+  EXPECT_THAT(text({.lr = std::nan("")}),
+              HasSubstr("--lr is nan, expected a number of 0 or more; HINT: leave --lr out for the "
+                        "default"));
+  EXPECT_THAT(text({.momentum = 2}), HasSubstr("HINT: leave --momentum out for 0.9"));
+  EXPECT_THAT(text({.batch_size = 0}), HasSubstr("HINT: leave --batch-size out for 64"));
+  EXPECT_THAT(text({.val_split = 1}), HasSubstr("HINT: leave --val-split out for 0.1"));
   EXPECT_THAT(text({.amp = "fp8"}), HasSubstr("--amp is 'fp8'"));
   EXPECT_THAT(text({.val_split = 1}), HasSubstr("--val-split is 1"));
   EXPECT_THAT(text({.max_bad = -2}), HasSubstr("--max-bad is -2"));
