@@ -239,6 +239,23 @@ def test_wrong_invocations_say_what_to_do(shared, flags, text):
     assert text in done.stderr and "HINT: " in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("flag", ["--resume", "--init-weights"])
+def test_a_file_that_is_no_checkpoint_is_a_wrong_flag(shared, flag):
+    (shared / "notes.pt").write_text("no checkpoint")
+    done = train(shared, *SHORT, "--output", "notes" + flag, flag, "notes.pt", code=2)
+    assert f"{flag}: " in done.stderr and "HINT: give a checkpoint" in done.stderr
+
+
+def test_what_is_no_data_says_what_is_expected(tmp_path):
+    (tmp_path / "none").mkdir()
+    (tmp_path / "flat").mkdir()
+    (tmp_path / "flat/0.ppm").write_bytes(b"P6 1 1 255\n123")
+    (tmp_path / "empty.csv").touch()
+    for data in ("none", "flat", "empty.csv"):
+        done = train(tmp_path, data, code=2)
+        assert f"'{data}' has " in done.stderr and "HINT: " in done.stderr
+
+
 @pytest.mark.parametrize("starter", [["torchrun"], ["lockstep", "run"], ["srun"]], ids="-".join)
 @pytest.mark.parametrize("flags, hint", [
     (["--max-restarts", 2], "leave --max-restarts out"), (["--nodes", 2, "--nr", 1], "leave --nodes, --nr out"),

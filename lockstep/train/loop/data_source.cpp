@@ -42,8 +42,9 @@ struct Parts {
 // The same on all ranks, and in all runs of the seed. Of few samples one validates.
 Parts split(const std::shared_ptr<const data::Dataset>& all, const TrainConfig& config) {
   if (all->size() < 2) {
-    throw IoError("'" + config.data + "' has " + std::to_string(all->size()) +
-                  " samples, expected some to train on and some to validate with");
+    throw UsageError("'" + config.data + "' has " + std::to_string(all->size()) +
+                     " samples, expected some to train on and some to validate with; HINT: give " +
+                     "at least 2");
   }
   const auto generator = data::seeded_generator(config.seed);
   auto parts = data::random_split(all, std::vector<double>{1 - config.val_split, config.val_split},
@@ -112,6 +113,7 @@ DataSource table(const TrainConfig& config) {
   } else {
     options.label_name = config.label;
   }
+  require_rows(config.data);
   auto read = data::load_table(config.data, options);
   const auto all = std::make_shared<data::TensorDataset>(std::move(read.rows));
   const auto parts = split(all, config);
@@ -185,6 +187,7 @@ DataSource finish_folder(const TrainConfig& config, const data::ImageFolderIndex
 // A folder of classes, without a part for validation. In place of a bad file comes one of its part,
 // so that no image both trains and validates.
 DataSource split_folder(const TrainConfig& config, const std::string& root) {
+  require_class_folders(root);
   const auto index = data::index_image_folder(root);
   auto source = finish_folder(config, index);
   source.description = "'" + root + "'";
@@ -212,6 +215,7 @@ DataSource image_folder(const TrainConfig& config) {
   }
   for (const char* name : {"val", "valid", "validation", "test"}) {
     if (fs::is_directory(root / name)) {
+      require_class_folders((root / "train").string());
       const auto train = data::index_image_folder((root / "train").string());
       const auto validation = index_part((root / name).string(), train);
       auto source = finish_folder(config, train);

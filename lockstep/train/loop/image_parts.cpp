@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -41,6 +42,46 @@ void require_classes_of(const data::ImageFolderIndex& train, const data::ImageFo
 }
 
 }  // namespace
+
+void require_class_folders(const std::string& root) {
+  std::int64_t files = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(root, error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (entry->is_directory(error)) {
+      return;
+    }
+    ++files;
+  }
+  if (!error) {  // Else whoever reads it says why it cannot.
+    throw UsageError("'" + root + "' has " +
+                     (files == 0 ? "nothing" : std::to_string(files) + " files and no folder") +
+                     " in it, expected a folder of images for each class, or files of idx or "
+                     "CIFAR; HINT: " +
+                     (std::filesystem::path(root) / "cat/1.jpg").string() + ", " +
+                     (std::filesystem::path(root) / "dog/2.jpg").string());
+  }
+}
+
+void require_rows(const std::string& path) {
+  constexpr std::uintmax_t kSmall = 1 << 16;
+  std::error_code error;
+  const auto bytes = std::filesystem::file_size(path, error);
+  if (error || bytes > kSmall) {
+    return;
+  }
+  std::ifstream file(path);
+  std::int64_t lines = 0;
+  for (std::string line; std::getline(file, line);) {
+    lines += trim(line).empty() ? 0 : 1;
+  }
+  if (lines < 2 && !file.bad()) {
+    throw UsageError("'" + path + "' has " + (lines == 0 ? "nothing" : "one line") +
+                     " in it, expected a table: a header, if any, and at least two rows of "
+                     "numbers, the class in the last column; HINT: give a CSV with rows such as "
+                     "0.5,1.25,0");
+  }
+}
 
 data::ImageReading train_reading(const TrainConfig& config, const data::ImageFolderIndex& index) {
   auto reading = evaluation_reading(config, index);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "lockstep/base/error.h"
@@ -15,6 +16,34 @@ namespace lockstep::train {
 namespace {
 
 constexpr const char* kJob = "job";
+
+// Of a file that cannot be read nobody knows what it is.
+bool can_be_read(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return true;
+  }
+  std::ifstream file(path, std::ios::binary);
+  const bool is_open = file.is_open();
+  file.get();
+  return is_open && !file.bad();
+}
+
+LoadedCheckpoint read_named(const std::string& path, const std::string& flag,
+                            checkpoint::Document& document) {
+  try {
+    auto read = checkpoint::load_file_or_newest(path);
+    document = std::move(read.document);
+    return {from_value(read.file, document.root, "cpu", document.format), read.file, read.reason};
+  } catch (const IoError& error) {
+    if (flag.empty() || !can_be_read(path)) {
+      throw;
+    }
+    throw UsageError(flag + ": " + error.what() +
+                     "; HINT: give a checkpoint that lockstep train, torch.save or safetensors "
+                     "wrote, such as runs/NAME/checkpoints/best.pt");
+  }
+}
 
 }  // namespace
 
@@ -40,18 +69,16 @@ std::string on_rank_0(const Group& group, const std::function<std::string()>& wo
   return message.substr(1);
 }
 
-std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path) {
+std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path,
+                                                  const std::string& flag) {
   LoadedCheckpoint loaded;
   checkpoint::Document document;
   loaded.file = on_rank_0(group, [&]() -> std::string {
     if (path.empty()) {
       return "";
     }
-    auto read = checkpoint::load_file_or_newest(path);
-    document = std::move(read.document);
-    loaded.reason = read.reason;
-    loaded.checkpoint = from_value(read.file, document.root, "cpu", document.format);
-    return read.file;
+    loaded = read_named(path, flag, document);
+    return loaded.file;
   });
   if (loaded.file.empty()) {
     return std::nullopt;
@@ -68,6 +95,12 @@ std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std:
     loaded.checkpoint = from_value(loaded.file, document.root, "cpu", document.format);
   }
   return loaded;
+}
+
+std::string flag_of_resume(const TrainConfig& config) {
+  const auto& resume = config.resume;
+  const bool is_word = resume == "auto" || resume == "last" || resume == "best" || resume == "no";
+  return is_word ? "" : "--resume";
 }
 
 void require_initial_weights(const std::string& path) {

@@ -17,7 +17,13 @@ namespace lockstep::train {
 // Rank 0 reads `path`, a file or a folder of checkpoints, and sends it to the others, whose `path`
 // means nothing. Nothing if rank 0 has an empty path. All ranks call it. What rank 0 throws all
 // ranks throw.
-std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path);
+// `flag` is the one that names the path, if one does: then a file that can be read and is no
+// checkpoint is a UsageError.
+std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std::string& path,
+                                                  const std::string& flag = "");
+
+// "--resume" if its value is a path, else "".
+std::string flag_of_resume(const TrainConfig& config);
 
 // `path` is a file or a folder of checkpoints that --init-weights names. Throws UsageError with the
 // nearest path that exists if it is not there.

@@ -106,7 +106,7 @@ class Session {
   }
 
   void load_initial_weights() {
-    if (const auto loaded = load_on_all_ranks(world_, initial_weights())) {
+    if (const auto loaded = load_on_all_ranks(world_, initial_weights(), "--init-weights")) {
       const auto missing = learner_->load_weights(loaded->checkpoint);
       say("weights from '" + loaded->file + "'" +
           (missing.empty() ? "" : "; not in it, and as they were: " + join(missing, ", ")));
@@ -115,11 +115,12 @@ class Session {
 
   int evaluate() {
     auto path = initial_weights();
+    const std::string flag = path.empty() ? flag_of_resume(config_) : "--init-weights";
     if (path.empty()) {
       path =
           on_rank_0(world_, [&] { return checkpoint_to_evaluate(config_, source_.name, model_); });
     }
-    const auto loaded = load_on_all_ranks(world_, path);
+    const auto loaded = load_on_all_ranks(world_, path, flag);
     if (!loaded) {
       throw UsageError(
           "--eval-only has no weights: there is no run of this data and model; HINT: "
@@ -159,7 +160,8 @@ class Session {
     } else {
       output_.close();
     }
-    const auto loaded = load_on_all_ranks(world_, start);
+    const auto loaded =
+        load_on_all_ranks(world_, start, restarted > 0 ? "" : flag_of_resume(config_));
     if (restarted > 0 && is_done(files)) {
       return finish_again(loaded.value(), files, restarted);
     }

@@ -203,9 +203,30 @@ TEST(OpenData, OfFewSamplesOneValidates) {
   EXPECT_EQ(source.train->size(), 3);
   EXPECT_EQ(source.validation->size(), 1);
   EXPECT_TRUE(source.is_split_by_seed);
-  std::ofstream(folder.path + "/one.csv") << "1,2,0\n";
+  std::ofstream(folder.path + "/one.csv") << "a,b,class\n1,2,0\n";
   EXPECT_THAT([&] { open_data({.data = folder.path + "/one.csv"}); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("has 1 samples")));
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("has 1 samples")));
+}
+
+TEST(OpenData, WhatIsNoDataSaysWhatIsExpected) {
+  const toys::Folder folder;
+  const auto refused = [](const std::string& text) {
+    return testing::ThrowsMessage<UsageError>(
+        testing::AllOf(testing::HasSubstr(text), testing::HasSubstr("HINT: ")));
+  };
+  std::filesystem::create_directories(folder.path + "/none");
+  EXPECT_THAT([&] { open_data({.data = folder.path + "/none"}); }, refused("has nothing in it"));
+  write_image(folder.path + "/flat/0.ppm", 1);
+  EXPECT_THAT([&] { open_data({.data = folder.path + "/flat"}); },
+              refused("has 1 files and no folder in it"));
+  write_image(folder.path + "/parts/train/0.ppm", 1);
+  write_classes(folder.path + "/parts/val", 1);
+  EXPECT_THAT([&] { open_data({.data = folder.path + "/parts"}); }, refused("no folder in it"));
+  for (const auto& [content, text] :
+       {std::pair("", "has nothing"), {"\n \n", "has nothing"}, {"a,b,class\n", "has one line"}}) {
+    std::ofstream(folder.path + "/t.csv") << content;
+    EXPECT_THAT([&] { open_data({.data = folder.path + "/t.csv"}); }, refused(text));
+  }
 }
 
 TEST(OpenData, ClassesOfBothPartsMustBeTheSame) {

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "lockstep/base/error.h"
@@ -42,6 +43,24 @@ TEST(LoadOnAllRanks, OthersGetWhatRank0Reads) {
     return 0;
   });
   EXPECT_EQ(status, 0);
+}
+
+TEST(LoadOnAllRanks, AFileThatAFlagNamesAndIsNoCheckpointIsAWrongFlag) {
+  const toys::Folder folder;
+  const auto world = init_process_group();
+  for (const std::string content : {"", "no checkpoint", "PK\x03\x04 and no more"}) {
+    const auto file = folder.path + "/notes.pt";
+    std::ofstream(file) << content;
+    EXPECT_THAT([&] { (void)load_on_all_ranks(world, file, "--resume"); },
+                testing::ThrowsMessage<UsageError>(
+                    testing::AllOf(testing::HasSubstr("--resume: "), testing::HasSubstr("notes.pt"),
+                                   testing::HasSubstr("HINT: give a checkpoint"))));
+    EXPECT_THROW((void)load_on_all_ranks(world, file), IoError);
+  }
+  EXPECT_THROW((void)load_on_all_ranks(world, folder.path, "--resume"), UsageError);
+  EXPECT_THROW((void)load_on_all_ranks(world, "/missing.pt", "--resume"), IoError);
+  EXPECT_EQ(flag_of_resume({.resume = "best"}), "");
+  EXPECT_EQ(flag_of_resume({.resume = "a.pt"}), "--resume");
 }
 
 // Read a second time, it would be another one for the others than for rank 0.
