@@ -46,6 +46,15 @@ def test_one_percent_of_bad_files_are_replaced_and_listed(tmp_path):
     assert found[2] == pytest.approx(found[1], abs=1e-4), "the same samples take their places on any number of ranks"
 
 
+def test_scores_are_of_the_files_that_can_be_read(tmp_path):
+    spoil(write_photos(tmp_path / "photos", train=20, val=11) / "val", 1)
+    for ranks in (1, 2):
+        flags = [*SMALL, "--global-batch-size", 4, "--output", f"runs{ranks}", "--nproc", ranks]
+        out = train(tmp_path, *flags).stdout
+        assert "scores are without 1 file of validation or test" in out
+        assert json.loads(train(tmp_path, *flags, "--eval-only", "--json").stdout)["samples"] == 10
+
+
 def test_more_bad_files_than_allowed_end_the_run(tmp_path):
     bad = spoil(write_photos(tmp_path / "photos", train=200, val=20) / "train", 5)
     done = train(tmp_path, *SMALL, "--batch-size", 10, "--nproc", 2, code=1)

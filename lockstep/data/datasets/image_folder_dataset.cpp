@@ -77,7 +77,8 @@ ImageFolder::ImageFolder(ImageFolderIndex index, const ImageReading& reading)
       decoding_(reading.decoding),
       cache_(make_cache(index_, reading)),
       bad_files_(std::make_shared<BadFiles>(reading.max_bad)),
-      may_replace_(reading.may_replace) {}
+      may_replace_(reading.may_replace),
+      marks_replacements_(reading.marks_replacements) {}
 
 ImageFolder::ImageFolder(ImageFolderIndex index, Compose transform, const ImageReading& reading)
     : ImageFolder(std::move(index), reading) {
@@ -143,7 +144,7 @@ Sample ImageFolder::get_in_epoch(std::int64_t index, const EpochSeed& epoch) con
         as_tensor(file != nullptr ? transform_->apply_to_file(bytes_of(*file), decoding_, random)
                                   : transform_->apply(pixels, random));
   });
-  return {std::move(image), at::scalar_tensor(label(taken), at::TensorOptions(at::kLong))};
+  return {std::move(image), at::scalar_tensor(label(index, taken), at::TensorOptions(at::kLong))};
 }
 
 // Each image is written where it lies in the batch.
@@ -174,7 +175,7 @@ class ImageFolder::Batch : public SharedBatch {
         images_.transform_->apply(std::get<CachedImage>(picture).view, random, out);
       }
     };
-    targets_[place] = images_.label(images_.read(index, write));
+    targets_[place] = images_.label(index, images_.read(index, write));
   }
 
   Sample finish() override { return std::move(batch_); }
@@ -208,8 +209,11 @@ std::optional<Sample> ImageFolder::get_batch(std::span<const std::int64_t> indic
   return batch->finish();
 }
 
-std::int64_t ImageFolder::label(std::int64_t index) const {
-  return index_.images[static_cast<std::size_t>(index)].label;
+std::int64_t ImageFolder::label(std::int64_t index, std::int64_t taken) const {
+  if (marks_replacements_ && taken != index) {
+    return kNotCounted;
+  }
+  return index_.images[static_cast<std::size_t>(taken)].label;
 }
 
 std::string ImageFolder::path(std::int64_t index) const {

@@ -32,7 +32,13 @@ struct ImageReading {
   // The files that may take another one's place; empty: each. Where a part of the folder trains and
   // another one validates, neither may borrow from the other.
   std::function<bool(std::int64_t)> may_replace;
+  // The class of what takes a bad file's place is kNotCounted, for scores: they are of the files
+  // that can be read, and count none twice.
+  bool marks_replacements = false;
 };
+
+// PyTorch's ignore_index: cross_entropy leaves out samples of this class.
+inline constexpr std::int64_t kNotCounted = -100;
 
 // Copies share the cache and the list of bad files.
 class ImageFolder : public Dataset {
@@ -77,7 +83,8 @@ class ImageFolder : public Dataset {
   // Gives `use` the picture, or the one that takes its place; returns the index of it.
   std::int64_t read(std::int64_t index, const std::function<void(const Picture&)>& use) const;
   [[nodiscard]] Picture open(std::int64_t index, bool whole) const;
-  [[nodiscard]] std::int64_t label(std::int64_t index) const;
+  // Of the sample `index`, for which the file `taken` was read.
+  [[nodiscard]] std::int64_t label(std::int64_t index, std::int64_t taken) const;
 
   ImageFolderIndex index_;
   std::optional<Compose> transform_;
@@ -85,6 +92,7 @@ class ImageFolder : public Dataset {
   std::shared_ptr<FolderCache> cache_;  // Null without one.
   std::shared_ptr<BadFiles> bad_files_;
   std::function<bool(std::int64_t)> may_replace_;
+  bool marks_replacements_ = false;
   mutable RecycledMemory memory_;  // Batches lie in it.
 };
 

@@ -85,6 +85,7 @@ void require_rows(const std::string& path) {
 
 data::ImageReading train_reading(const TrainConfig& config, const data::ImageFolderIndex& index) {
   auto reading = evaluation_reading(config, index);
+  reading.marks_replacements = false;
   reading.decoding.fast = config.decode == "fast";
   return reading;
 }
@@ -96,6 +97,7 @@ data::ImageReading evaluation_reading(const TrainConfig& config,
   reading.cache_folder = config.cache_dir;
   reading.cache_shorter_side = config.cache_shorter_side;
   reading.max_bad = config.max_bad < 0 ? one_percent(index) : config.max_bad;
+  reading.marks_replacements = true;
   return reading;
 }
 
@@ -198,11 +200,15 @@ std::string describe_data(const DataSource& source) {
 ImageNews image_news(const Group& group, const DataSource& source) {
   std::map<std::string, data::BadFiles> bad;
   std::set<std::string> caches;
+  std::int64_t not_scored = 0;
   for (const auto& folder : source.folders) {
     auto& all = bad[folder->index().root];
+    data::BadFiles of_part;
     for (const auto& packed : group.all_gather_bytes(folder->bad_files().packed())) {
       all.merge(packed);
+      of_part.merge(packed);
     }
+    not_scored += folder == source.folders.front() ? 0 : of_part.count();  // The first one trains.
     caches.insert(folder->cache_summary());
   }
   ImageNews news;
@@ -213,6 +219,10 @@ ImageNews image_news(const Group& group, const DataSource& source) {
       const auto lines = lockstep::split(files.summary(), '\n');
       news.lines.insert(news.lines.end(), lines.begin(), lines.end());
     }
+  }
+  if (not_scored > 0) {
+    news.lines.push_back("scores are without " + std::to_string(not_scored) +
+                         (not_scored == 1 ? " file" : " files") + " of validation or test");
   }
   caches.erase("");
   news.lines.insert(news.lines.end(), caches.begin(), caches.end());

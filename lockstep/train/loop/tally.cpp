@@ -8,12 +8,16 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
+
+#include "lockstep/data/datasets/image_folder_dataset.h"
 
 namespace lockstep::train {
 
@@ -32,6 +36,21 @@ void Tally::add(const at::Tensor& scores, const at::Tensor& target, const at::Te
   sums_.select(0, 3).add_(samples);
   const auto sum = sums_.select(0, 0);  // Once NaN, it stays so.
   sums_.select(0, 4).add_((sum - sum).eq(0), samples);
+}
+
+void Tally::add_counted(const at::Tensor& scores, const at::Tensor& target,
+                        const at::Tensor& loss) {
+  const at::NoGradGuard no_grad;
+  const auto samples = target.ne(data::kNotCounted).sum().to(at::kDouble);
+  const auto best = std::get<1>(scores.topk(std::min<std::int64_t>(5, scores.size(1)), 1));
+  const auto right = best.eq(target.unsqueeze(1));  // No class is kNotCounted.
+  // The mean of none is NaN.
+  const auto mean = at::where(samples > 0, loss.to(at::kDouble), at::zeros_like(samples));
+  sums_.select(0, 0).add_(mean * samples);
+  sums_.slice(0, 1, 3).add_(at::stack({right.select(1, 0).sum(), right.sum()}).to(at::kDouble));
+  sums_.select(0, 3).add_(samples);
+  const auto sum = sums_.select(0, 0);
+  sums_.select(0, 4).add_((sum - sum).eq(0) * samples);
 }
 
 void Tally::reset() { sums_.zero_(); }

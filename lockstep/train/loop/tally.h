@@ -29,6 +29,9 @@ class Tally {
   // `loss` is the mean of the batch; `target` has classes, or probabilities, of which the largest
   // counts.
   void add(const at::Tensor& scores, const at::Tensor& target, const at::Tensor& loss);
+  // As add(), without the samples whose class is data::kNotCounted, PyTorch's ignore_index; `loss`
+  // is the mean of the others.
+  void add_counted(const at::Tensor& scores, const at::Tensor& target, const at::Tensor& loss);
   void reset();
 
   [[nodiscard]] Sums sums() const;

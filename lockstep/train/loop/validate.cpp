@@ -28,7 +28,7 @@ std::optional<Scores> validate(Learner& learner, data::DataLoader& loader, const
     }
     const auto scores = learner.evaluate(batch->data);
     const auto labels = batch->target.to(device);
-    tally.add(scores, labels, loss_of(scores, labels));
+    tally.add_counted(scores, labels, loss_of(scores, labels));
     ++batch;
   }
   return scores_over(group, tally.sums());

@@ -130,6 +130,22 @@ TEST(Train, BadFilesAreListedAtTheEnd) {
               testing::ThrowsMessage<IoError>(testing::HasSubstr("/train/cat/1.ppm'")));
 }
 
+TEST(Train, ScoresAreOfTheFilesThatCanBeRead) {
+  const toys::Folder folder;
+  auto config = photos_in(folder);
+  (void)printed_by(config);
+  std::ofstream(folder.path + "/photos/valid/dog/1.ppm") << "no image";
+  std::ofstream(folder.path + "/photos/test/cat/0.ppm") << "no image";
+  config.eval_only = true;
+  config.json = true;
+  const auto scores = printed_by(config);
+  EXPECT_THAT(scores, testing::HasSubstr("\"samples\": 5, "));
+  EXPECT_THAT(scores, testing::HasSubstr("\"test_samples\": 7"));
+  config.json = false;
+  EXPECT_THAT(printed_by(config),
+              testing::HasSubstr("scores are without 2 files of validation or test"));
+}
+
 TEST(Train, TheCacheIsToldAndChangesNoNumber) {
   const toys::Folder folder;
   auto config = photos_in(folder);

@@ -1,5 +1,6 @@
 #include "lockstep/train/loop/tally.h"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -7,6 +8,7 @@
 #include <cmath>
 
 #include "lockstep/comm/init_process_group.h"
+#include "lockstep/data/datasets/image_folder_dataset.h"
 
 namespace lockstep::train {
 namespace {
@@ -64,6 +66,22 @@ TEST(Tally, CountsSamplesBeforeTheFirstLossThatIsNotFinite) {
 TEST(LossOf, SmoothingChangesIt) {
   const auto target = at::tensor({0, 5}, at::kLong);
   EXPECT_NE(loss_of(scores(), target).item<float>(), loss_of(scores(), target, 0.1).item<float>());
+}
+
+TEST(Tally, SamplesThatAreNotCountedChangeNothing) {
+  const auto three = at::tensor({2., 0., 0., 1., 0., 3., 5., 0., 0.}, at::kFloat).view({3, 3});
+  const auto labels = at::tensor(std::vector<std::int64_t>{0, 2, data::kNotCounted}, at::kLong);
+  Tally some(at::kCPU);
+  some.add_counted(three, labels, loss_of(three, labels));
+  const auto counted = three.slice(0, 0, 2);
+  const auto their_labels = labels.slice(0, 0, 2);
+  Tally without(at::kCPU);
+  without.add(counted, their_labels, loss_of(counted, their_labels));
+  EXPECT_EQ(some.sums(), without.sums());
+  EXPECT_EQ(some.sums()[3], 2);
+  const auto none = at::full({3}, data::kNotCounted, at::kLong);
+  some.add_counted(three, none, loss_of(three, none));
+  EXPECT_EQ(some.sums(), without.sums()) << "a batch of none";
 }
 
 }  // namespace
