@@ -85,6 +85,11 @@ int execute_sibling(const std::string& folder, const std::string& command, char*
 
 int run_main(int argc, char** argv) {
   const std::string folder = own_folder();
+  std::string help = "--help";
+  if (argc == 3 && std::string(argv[1]) == "help") {  // As "lockstep COMMAND --help".
+    argv[1] = argv[2];
+    argv[2] = help.data();
+  }
   if (argc < 2) {
     write_all(STDERR_FILENO, usage(folder));
     return 2;

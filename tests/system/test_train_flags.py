@@ -112,7 +112,7 @@ def test_one_global_batch_has_the_same_samples_for_any_number_of_ranks(shared):
 
 def test_dry_run_and_fast_dev_run_leave_nothing(shared):
     out = train(shared, *SHORT, "--output", "none", "--dry-run").stdout
-    assert "1 epochs of 10 steps of 32" in out and "finished" not in out
+    assert "1 epoch of 10 steps of 32 (32 x 1 rank)" in out and "finished" not in out
     out = train(shared, *SHORT, "--output", "none", "--fast-dev-run", 2).stdout
     assert "2/2" in out and "finished 1 epoch" in out
     assert not (shared / "none").exists()
@@ -278,6 +278,8 @@ def test_flags_that_a_launched_rank_would_ignore_are_refused(shared, starter, fl
 
 def test_wrong_data_and_commands_name_the_nearest(shared):
     assert "fashion-mnist" in train(shared, "fashon-mnist", code=2).stderr
+    done = subprocess.run([BIN / "lockstep", "help", "train"], capture_output=True, text=True, env=environment())
+    assert done.returncode == 0 and "--global-batch-size" in done.stdout
     done = subprocess.run([BIN / "lockstep", "trian"], capture_output=True, text=True, env=environment())
     assert done.returncode == 2 and "train" in done.stderr
 

@@ -28,6 +28,10 @@ std::string as_ranges(const std::vector<int>& numbers) {
   return join(parts, ", ");
 }
 
+std::string counted_as(std::int64_t count, const char* name) {
+  return std::to_string(count) + " " + name + (count == 1 ? "" : "s");
+}
+
 std::string counted(const char* name, const std::vector<int>& numbers) {
   return std::string(name) + (numbers.size() == 1 ? " " : "s ") + as_ranges(numbers);
 }
@@ -90,9 +94,9 @@ std::string describe_run(const RunPlan& plan, const Group& world) {
                                         " ranks would be started; this is one that looks for all\n";
   return world.description() + "\n" + describe_places(places_of(world)) + "\n" + dry_run +
          describe_data(source) + "\n" + config.model + " with " + number(parameters) +
-         " parameters; " + number(config.epochs) + " epochs of " + number(batches.steps_per_epoch) +
-         " steps of " + number(batches.global) + " (" + number(batches.per_rank) + " x " +
-         number(ranks) + " ranks" +
+         " parameters; " + counted_as(config.epochs, "epoch") + " of " +
+         counted_as(batches.steps_per_epoch, "step") + " of " + number(batches.global) + " (" +
+         number(batches.per_rank) + " x " + counted_as(ranks, "rank") +
          (batches.accumulation > 1 ? " x " + number(batches.accumulation) + " passes" : "") + ")" +
          (gpu.empty() ? "" : "\n" + gpu);
 }

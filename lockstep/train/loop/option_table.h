@@ -60,12 +60,13 @@ void visit_options(Config& config, const Visit& visit) {
   add("--grad-accum,--grad-accum-steps", config.grad_accum, kBatch, "backward passes of a step");
 
   group = "Optimizer";
-  add("--epochs", config.epochs, kNumbers, "");
+  add("--epochs", config.epochs, kNumbers, "times that all training samples are seen");
   add("--opt,--optimizer", config.opt, kNumbers, "sgd, nesterov, adam or adamw");
   add("--lr,--learning-rate", config.lr, kNumbers, "0: 0.02 of SGD, 0.001 of Adam and AdamW");
   add("--lr-base", config.lr_base, kNumbers,
       "instead of --lr: rate for a batch of --lr-base-size, scaled to the global batch");
-  add("--lr-base-size", config.lr_base_size, kNumbers, "");
+  add("--lr-base-size", config.lr_base_size, kNumbers,
+      "samples of the batch that --lr-base is for");
   add("--momentum", config.momentum, kNumbers, "");
   add("--weight-decay,--wd", config.weight_decay, kNumbers, "");
   add("--sched,--lr-scheduler", config.sched, kNumbers,
