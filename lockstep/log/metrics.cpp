@@ -53,6 +53,13 @@ std::string json_value(const MetricValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     return json_string(*text);
   }
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    std::vector<std::string> items;
+    for (const auto& item : *list) {
+      items.push_back(json_string(item));
+    }
+    return "[" + join(items, ", ") + "]";
+  }
   if (const auto* number = std::get_if<double>(&value)) {
     return std::isfinite(*number) ? shortest(*number) : json_string(number_text(*number));
   }
@@ -77,6 +84,9 @@ std::string csv_field(const std::string& text) {
 std::string csv_value(const MetricValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     return csv_field(*text);
+  }
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) {
+    return csv_field(join(*list, " "));
   }
   const auto* number = std::get_if<double>(&value);
   return number != nullptr ? number_text(*number) : shortest(std::get<std::int64_t>(value));

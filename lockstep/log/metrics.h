@@ -12,7 +12,8 @@
 
 namespace lockstep::log {
 
-using MetricValue = std::variant<std::int64_t, double, std::string>;
+// A list is one in JSON, and a field with spaces between in CSV.
+using MetricValue = std::variant<std::int64_t, double, std::string, std::vector<std::string>>;
 // In the order in which they are written.
 using Metrics = std::vector<std::pair<std::string, MetricValue>>;
 

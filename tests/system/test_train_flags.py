@@ -154,14 +154,17 @@ def test_a_wrong_path_of_initial_weights_names_the_nearest(shared, plain, flags)
 
 
 def test_profile_writes_a_trace(shared):
-    train(shared, *SHORT, "--output", "profile", "--profile", "--epochs", 2)
+    done = train(shared, *SHORT, "--output", "profile", "--profile", "--epochs", 2)
+    assert "gpuGetDeviceCount" not in done.stderr, "there is no GPU to ask"
     trace = json.loads((shared / "profile/data-convnet/trace.json").read_text())
     assert any("conv" in event.get("name", "") for event in trace["traceEvents"])
 
 
 def test_json_is_all_of_stdout(shared):
     done = train(shared, *SHORT, "--output", "json", "--json")
-    assert json.loads(done.stdout)["state"] == "finished"
+    told = json.loads(done.stdout)
+    assert told["state"] == "finished" and told["best_epoch"] == 1, "counted as the text does"
+    assert "json/data-convnet/checkpoints/last.pt" in told["files"]
     assert "epoch 1 of 1" in done.stderr
 
 

@@ -165,7 +165,8 @@ std::string summary_json(const SummaryFacts& facts) {
          {"eval_top5", outcome.last.top5}});
   }
   if (outcome.position.best_epoch >= 0) {
-    add({{"best_top1", outcome.position.best_top1}, {"best_epoch", outcome.position.best_epoch}});
+    add({{"best_top1", outcome.position.best_top1},
+         {"best_epoch", outcome.position.best_epoch + 1}});
   }
   if (outcome.test) {
     add(test_metrics(*outcome.test));
@@ -184,7 +185,7 @@ std::string summary_json(const SummaryFacts& facts) {
        {"restarts", static_cast<std::int64_t>(facts.restarts)},
        {"restart_seconds", facts.restart_seconds},
        {"warnings", static_cast<std::int64_t>(facts.warnings.size())},
-       {"files", join(facts.files, " ")}});
+       {"files", facts.files}});
   const auto gpu = outcome.gpu.mean().value_or(GpuUse{});
   if (gpu.utilization) {
     add({{"gpu_utilization", static_cast<std::int64_t>(*gpu.utilization)}});
