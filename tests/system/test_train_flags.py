@@ -292,6 +292,28 @@ def test_a_read_only_root_costs_the_files_alone(shared):
     assert "training goes on without files" in out and "finished 1 epoch" in out
 
 
+@pytest.mark.parametrize("flags", [["--init-weights", "no.pt"], ["--resume", "no.pt"], ["--output", "no.pt/runs"],
+                                   ["--output", "/proc/runs"], ["--eval-only", "--init-weights", "no.pt"]], ids="".join)
+def test_a_dry_run_fails_as_the_run_would(shared, flags):
+    (shared / "no.pt").write_text("no checkpoint")
+    before = sorted(shared.rglob("*"))
+    codes = []
+    for more in (["--dry-run"], []):
+        job = start(shared, *SHORT, "--output", "dryfail", *flags, *more)
+        job.communicate(timeout=60)
+        codes.append(job.returncode)
+        if more:
+            assert sorted(shared.rglob("*")) == before
+    assert codes[0] == codes[1] and codes[0] in (1, 2)
+
+
+def test_a_dry_run_names_folder_and_optimizer(shared):
+    out = train(shared, *SHORT, "--output", "planned", "--dry-run").stdout
+    assert "sgd with learning rate 0.02, cosine" in out
+    assert "the run would use the folder 'planned/data-convnet' and start with the first epoch" in out
+    assert not (shared / "planned").exists()
+
+
 @pytest.mark.parametrize("below", ["", "/runs"])
 def test_an_output_that_is_a_file_is_refused_before_training(shared, below):
     (shared / "plain-file").write_text("mine")
@@ -318,7 +340,7 @@ def test_more_ranks_than_the_machine_can_bear_are_refused(shared):
                                    ["--dist-url", "tcp://127.0.0.1:1", "--rank", 3, "--world-size", 4]],
                          ids=lambda flags: flags[0])
 def test_a_dry_run_starts_one_rank_and_speaks_for_all(shared, flags):
-    out = train(shared, *SHORT, *flags, "--dry-run", timeout=60).stdout
+    out = train(shared, *SHORT, "--output", "none4", *flags, "--dry-run", timeout=60).stdout
     assert out.count("rank 0 of 1, ") == 1 and "rank 1" not in out
     assert "dry run: 4 ranks would be started" in out
     assert "2 steps of 128 (32 x 4 ranks)" in out

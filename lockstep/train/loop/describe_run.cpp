@@ -1,6 +1,8 @@
 #include "lockstep/train/loop/describe_run.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <map>
 
 #include "lockstep/base/host.h"
@@ -81,6 +83,12 @@ std::string describe_places(const std::vector<Place>& places) {
     lines.push_back("and " + std::to_string(names.size() - kMostHosts) + " more hosts");
   }
   return join(lines, "\n");
+}
+
+std::string describe_optimizer(const TrainConfig& config, const BatchPlan& batches) {
+  std::array<char, 32> lr{};
+  std::snprintf(lr.data(), lr.size(), "%g", initial_lr(config, batches));
+  return config.opt + " with learning rate " + lr.data() + ", " + config.sched;
 }
 
 std::string describe_run(const RunPlan& plan, const Group& world) {

@@ -24,6 +24,9 @@ std::vector<Place> places_of(const Group& world);
 // A line for each host: "n1: ranks 0-3 on GPUs 4-7". Of many hosts the first ones.
 std::string describe_places(const std::vector<Place>& places);
 
+// "sgd with learning rate 0.02, cosine".
+std::string describe_optimizer(const TrainConfig& config, const BatchPlan& batches);
+
 struct RunPlan {
   const TrainConfig& config;
   const DataSource& source;

@@ -1,8 +1,13 @@
 #include "lockstep/train/loop/run_files.h"
 
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <iterator>
 
@@ -105,6 +110,25 @@ bool has_checkpoint_of_job(const std::string& run) {
   }
 }
 
+// Looks at the nearest folder that is there. Empty if one can be made below it.
+std::string why_no_folder_in(const std::string& output) {
+  std::error_code error;
+  auto place = fs::absolute(output, error);
+  while (!is_there(place) && place.has_relative_path()) {
+    place = place.parent_path();
+  }
+  struct statfs system{};
+  const bool is_of_kernel = ::statfs(place.c_str(), &system) == 0 &&
+                            (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC);
+  if (is_of_kernel) {
+    return "'" + place.string() + "' is the kernel's, where no folder can be made";
+  }
+  if (::faccessat(AT_FDCWD, place.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return "no folder can be made in '" + place.string() + "': " + std::strerror(errno);
+  }
+  return "";
+}
+
 }  // namespace
 
 void require_output_folder(const std::string& output) {
@@ -121,6 +145,36 @@ void require_output_folder(const std::string& output) {
       return;
     }
   }
+}
+
+PlannedFiles plan_files(const TrainConfig& config, const std::string& data,
+                        const std::string& model) {
+  const auto name = run_name(data, model);
+  const auto choice = choose(config, name);
+  if (choice.run.empty()) {
+    require_output_folder(config.output);
+  }
+  if (!config.init_weights.empty() && !goes_on(config, name, choice)) {
+    require_initial_weights(config.init_weights);
+  }
+  auto run = choice.run;
+  if (run.empty() && config.resume == "auto") {
+    run = newest_run(config.output, name);
+  }
+  PlannedFiles plan{.folder = next_run(config.output, name), .checkpoint = choice.checkpoint};
+  if (!run.empty()) {
+    const auto existing = RunFolder::open_existing(run);
+    if (!choice.run.empty() || !existing.is_finished()) {
+      plan.folder = run;
+      plan.why_not = existing.why_not();
+      if (plan.checkpoint.empty() && has_checkpoint(run)) {
+        plan.checkpoint = run + "/checkpoints";
+      }
+      return plan;
+    }
+  }
+  plan.why_not = why_no_folder_in(config.output);
+  return plan;
 }
 
 int restart_count() {

@@ -30,6 +30,16 @@ std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string&
 // Throws UsageError if `output` is a file, or lies below one: no run could have a folder there.
 void require_output_folder(const std::string& output);
 
+// What a dry run says of a run's files.
+struct PlannedFiles {
+  std::string folder;
+  std::string checkpoint;  // As RunFiles::checkpoint().
+  std::string why_not;     // The folder cannot be written, in words; empty: it can.
+};
+// As RunFiles would choose for data and model in a first start, with its errors; writes nothing.
+PlannedFiles plan_files(const TrainConfig& config, const std::string& data,
+                        const std::string& model);
+
 class RunFiles {
  public:
   struct Names {

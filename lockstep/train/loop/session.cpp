@@ -74,7 +74,7 @@ class Session {
       std::ranges::for_each(source_.warnings, [&](auto& text) { console_.on_warning(text); });
     }
     if (config_.dry_run) {
-      return 0;
+      return plan();
     }
     return config_.eval_only ? evaluate() : train();
   }
@@ -113,7 +113,7 @@ class Session {
     }
   }
 
-  int evaluate() {
+  void load_to_evaluate() {
     auto path = initial_weights();
     const std::string flag = path.empty() ? flag_of_resume(config_) : "--init-weights";
     if (path.empty()) {
@@ -130,6 +130,10 @@ class Session {
     require_same_classes(source_, loaded->checkpoint.class_names);
     require_unseen_samples(config_, source_, settings_in(loaded->checkpoint.args));
     say("weights from '" + loaded->file + "'");
+  }
+
+  int evaluate() {
+    load_to_evaluate();
     Trainer trainer(config_, source_, batches_, *learner_, world_, {});
     const auto scores = trainer.validate_once().value();  // No signal stops it.
     const auto test = trainer.test_once();
@@ -139,6 +143,37 @@ class Session {
     if (writes()) {
       require_printed(evaluation_text(scores, config_.json, test));
     }
+    return 0;
+  }
+
+  // Reads all that the run would read, so that what must fail fails here, too. Writes nothing.
+  int plan() {
+    if (config_.eval_only) {
+      load_to_evaluate();
+      return 0;
+    }
+    say(describe_optimizer(config_, batches_));
+    PlannedFiles files;
+    const auto start = on_rank_0(world_, [&] {
+      if (config_.fast_dev_run == 0) {
+        files = plan_files(config_, source_.name, model_);
+      }
+      if (!files.why_not.empty()) {
+        throw IoError("--output: " + files.why_not +
+                      ", so nothing would be saved; give a folder that you may write to");
+      }
+      return files.checkpoint;
+    });
+    const auto loaded = load_on_all_ranks(world_, start);
+    if (loaded) {
+      Trainer(config_, source_, batches_, *learner_, world_, {}).resume(loaded->checkpoint);
+    } else {
+      load_initial_weights();
+    }
+    say(config_.fast_dev_run > 0
+            ? "nothing would be written"
+            : "the run would use the folder '" + files.folder + "' and " +
+                  (loaded ? "go on from '" + loaded->file + "'" : "start with the first epoch"));
     return 0;
   }
 

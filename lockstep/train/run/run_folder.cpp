@@ -138,6 +138,10 @@ std::string newest_run(const std::string& root, const std::string& name) {
   return number == 0 ? "" : root + "/" + numbered(name, number);
 }
 
+std::string next_run(const std::string& root, const std::string& name) {
+  return root + "/" + numbered(name, newest_number(root, name) + 1);
+}
+
 std::string job_of(const std::string& folder) {
   std::ifstream file(folder + "/" + kJob, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};

@@ -20,6 +20,8 @@ std::string run_name(const std::string& data, const std::string& model);
 
 // The folder of the newest run of this name; empty if there is none.
 std::string newest_run(const std::string& root, const std::string& name);
+// The folder that a run would get that is not to go on with another.
+std::string next_run(const std::string& root, const std::string& name);
 // That of the newest one that set_job() was called for with this text; empty if there is none.
 std::string newest_run_of_job(const std::string& root, const std::string& name,
                               const std::string& job);

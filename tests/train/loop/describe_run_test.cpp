@@ -51,6 +51,12 @@ TEST(DescribeRun, SaysWhatIsTrainedOnWhat) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("dry run")));
 }
 
+TEST(DescribeOptimizer, HasTheRateThatIsChosen) {
+  EXPECT_EQ(describe_optimizer({.opt = "adamw"}, {}), "adamw with learning rate 0.001, cosine");
+  EXPECT_EQ(describe_optimizer({.lr_base = 0.2, .sched = "step"}, {.global = 128}),
+            "sgd with learning rate 0.1, step");
+}
+
 TEST(DescribeRun, OneRankOfADryRunSpeaksForAll) {
   const TrainConfig config{.model = "own", .dry_run = true, .planned_ranks = 3};
   const BatchPlan batches{.per_rank = 8, .global = 24, .steps_per_epoch = 4};

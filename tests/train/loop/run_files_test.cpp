@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "lockstep/base/error.h"
@@ -57,6 +58,27 @@ TEST_F(RunFilesTest, AnUnfinishedRunIsResumedAndAFinishedOneFollowed) {
   EXPECT_EQ(files.folder(), folder_.path + "/data-net-2");
   EXPECT_EQ(files.checkpoint(), "");
   EXPECT_THAT(warnings_, testing::IsEmpty());
+}
+
+TEST_F(RunFilesTest, APlanIsWhatARunWouldChooseAndWritesNothing) {
+  config_.output = folder_.path + "/new";
+  EXPECT_EQ(plan_files(config_, "data", "net").folder, folder_.path + "/new/data-net");
+  EXPECT_FALSE(std::filesystem::exists(config_.output));
+  {
+    auto files = open();
+    save(files);
+    files.finish(false);
+  }
+  auto plan = plan_files(config_, "data", "net");
+  EXPECT_EQ(plan.folder, folder_.path + "/data-net");
+  EXPECT_EQ(plan.checkpoint, folder_.path + "/data-net/checkpoints");
+  open().finish(true);
+  plan = plan_files(config_, "data", "net");
+  EXPECT_EQ(plan.folder, folder_.path + "/data-net-2");
+  EXPECT_EQ(plan.checkpoint, "");
+  EXPECT_EQ(plan.why_not, "");
+  config_.output = "/proc/runs";
+  EXPECT_NE(plan_files(config_, "data", "net").why_not, "");
 }
 
 TEST_F(RunFilesTest, AnOutputThatIsAFileIsRefused) {
