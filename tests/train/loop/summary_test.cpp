@@ -107,6 +107,14 @@ TEST(Summary, AStopOfARunWithoutFilesStartsAnew) {
   EXPECT_EQ(exit_code_of(end), 75);
 }
 
+TEST(Summary, ProgramsGetAListOfFilesAndEpochsFromOne) {
+  const TrainConfig config;
+  const auto end = outcome();
+  const auto json = summary_json({config, end, 2, {"my runs/a.pt", "b.pt"}, {}});
+  EXPECT_THAT(json, HasSubstr("\"files\": [\"my runs/a.pt\", \"b.pt\"]"));
+  EXPECT_THAT(json, HasSubstr("\"best_epoch\": 2"));
+}
+
 TEST(Summary, TellsTheTestPartAndBadFiles) {
   const TrainConfig config;
   auto end = outcome();
