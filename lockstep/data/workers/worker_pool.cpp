@@ -222,6 +222,7 @@ WorkerPool::WorkerPool(WorkerPoolOptions options) {
   for (int id = 0; id < state_->options.num_workers; ++id) {
     State::Worker& worker = state_->workers[static_cast<std::size_t>(id)];
     try {
+      worker.since = Clock::now();  // It may be waited for before it runs.
       worker.thread = std::thread([state = state_, id] { state->run(id); });
     } catch (const std::system_error& error) {
       stop_workers();

@@ -87,9 +87,10 @@ void RestartCost::advance(std::int64_t step, Clock::time_point now) {
                            static_cast<long long>(step), seconds_since_epoch(now), seconds_);
   if (begun_ && size > 0 && static_cast<std::size_t>(size) < line.size()) {
     size += std::snprintf(line.data() + size, line.size() - static_cast<std::size_t>(size),
-                          " %20.6f\n", seconds_since_epoch(*begun_));
+                          " %20.6f", seconds_since_epoch(*begun_));
   }
-  const auto bytes = std::min(static_cast<std::size_t>(size), line.size());
+  const auto bytes = std::min(static_cast<std::size_t>(size) + 1, line.size());
+  line[bytes - 1] = '\n';
   (void)!::pwrite(file_.get(), line.data(), bytes, 0);
 }
 

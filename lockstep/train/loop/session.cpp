@@ -164,7 +164,7 @@ class Session {
       }
       return files.checkpoint;
     });
-    const auto loaded = load_on_all_ranks(world_, start);
+    const auto loaded = load_on_all_ranks(world_, start, flag_of_resume(config_));
     if (loaded) {
       Trainer(config_, source_, batches_, *learner_, world_, {}).resume(loaded->checkpoint);
     } else {

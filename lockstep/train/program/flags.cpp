@@ -142,19 +142,31 @@ std::string fault_in_file(const CLI::App& app, const std::string& file, const st
   return "";
 }
 
+std::vector<std::string> config_files(const CLI::App& app) {
+  return app.get_option("--config")->as<std::vector<std::string>>();
+}
+
+// Throws UsageError that names the config file, if the fault is there.
+void require_sound_files(const CLI::App& app, const std::string& what) {
+  for (const auto& file : config_files(app)) {
+    const auto fault = file.empty() ? "" : fault_in_file(app, file, what);
+    if (!fault.empty()) {
+      throw UsageError("--config " + file + ": " + fault);
+    }
+  }
+}
+
 [[noreturn]] void refuse(const CLI::App& app, const CLI::ParseError& error) {
-  const auto files = app.get_option("--config")->as<std::vector<std::string>>();
   const bool is_missing = dynamic_cast<const CLI::FileError*>(&error) != nullptr;
-  for (const auto& file : files) {
+  for (const auto& file : config_files(app)) {
     if (is_missing && contains(error.what(), file)) {
       const auto nearest = nearest_path(file);
       throw UsageError("--config: '" + file + "' cannot be read, expected a TOML file; HINT: " +
                        (nearest ? "--config " + *nearest : "give the config.toml of a run"));
     }
-    const auto fault = is_missing || file.empty() ? "" : fault_in_file(app, file, error.what());
-    if (!fault.empty()) {
-      throw UsageError("--config " + file + ": " + fault);
-    }
+  }
+  if (!is_missing) {
+    require_sound_files(app, error.what());
   }
   throw UsageError(error.what());
 }
@@ -228,6 +240,9 @@ CommandLine parse_command_line(int argc, const char* const* argv,
     return line;
   } catch (const CLI::ParseError& error) {
     refuse(app, error);
+  } catch (const UsageError& error) {  // A number that is none: require_number().
+    require_sound_files(app, error.what());
+    throw;
   }
   if (!app.remaining().empty()) {
     refuse_extras(app);
