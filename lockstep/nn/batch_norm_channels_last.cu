@@ -132,6 +132,15 @@ cudaError_t run_backward(const Plan& plan, const Backward& call, const Gpu& gpu)
 
 }  // namespace
 
+Support support_of_current_device() {
+  cudaFuncAttributes attributes{};
+  if (cudaFuncGetAttributes(&attributes, finish_statistics) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {};
+  }
+  return {true, attributes.ptxVersion >= 90};
+}
+
 std::int64_t scratch_floats(const Matrix& matrix, const Gpu& gpu) {
   const Plan plan = plan_for(matrix);
   const std::int64_t blocks = kBlocksAtOnce * gpu.multiprocessors;

@@ -24,9 +24,18 @@ struct Matrix {
 constexpr int kChannelsAtOnce = 8;
 constexpr int kAlignment = 16;
 
+// What the kernels were compiled for decides, not the GPU alone: code for another one may be
+// missing here, or may have been made for an older one, and then does not wait where launches
+// overlap.
+struct Support {
+  bool runs = false;
+  bool overlaps = false;
+};
+Support support_of_current_device();
+
 struct Gpu {
   int multiprocessors = 1;
-  // A kernel is set up while the one before it still runs; needs compute capability 9.0.
+  // A kernel is set up while the one before it still runs; Support::overlaps.
   bool overlap_launches = false;
   cudaStream_t stream = nullptr;
 };

@@ -13,6 +13,8 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
@@ -62,12 +64,30 @@ Matrix matrix_of(const at::Tensor& input) {
           .element = input.scalar_type() == at::kHalf ? Element::kHalf : Element::kBFloat16};
 }
 
+// Asked once: a layer needs it in every step, and while a graph is recorded the answer could be an
+// error.
+Support support_of(c10::Device device) {
+  static std::mutex mutex;
+  static std::map<c10::DeviceIndex, Support> known;
+  const std::lock_guard lock(mutex);
+  if (const auto found = known.find(device.index()); found != known.end()) {
+    return found->second;
+  }
+  const c10::cuda::CUDAGuard guard(device);
+  const auto support = support_of_current_device();
+  if (support.runs) {
+    known.emplace(device.index(), support);
+  }
+  return support;
+}
+
 // The current one.
 Gpu this_gpu() {
   const auto* properties = at::cuda::getCurrentDeviceProperties();
-  return {.multiprocessors = properties->multiProcessorCount,
-          .overlap_launches = properties->major >= 9,
-          .stream = c10::cuda::getCurrentCUDAStream()};
+  return {
+      .multiprocessors = properties->multiProcessorCount,
+      .overlap_launches = support_of(c10::Device(at::kCUDA, c10::cuda::current_device())).overlaps,
+      .stream = c10::cuda::getCurrentCUDAStream()};
 }
 
 float* pointer_if_defined(const at::Tensor& tensor) {
@@ -165,7 +185,7 @@ bool takes(const at::Tensor& input, const Arguments& arguments) {
   const auto& var = arguments.running_var;
   const bool tracks_nothing = !mean.defined() && !var.defined();
   const bool tracks = takes_vector(mean, input) && takes_vector(var, input);
-  return (tracks || tracks_nothing) && !is_switched_off();
+  return (tracks || tracks_nothing) && !is_switched_off() && support_of(input.device()).runs;
 }
 
 at::Tensor batch_norm(const at::Tensor& input, const Arguments& arguments) {

@@ -179,7 +179,7 @@ def test_augmentation_in_memory_does_not_depend_on_ranks(tmp_path, flags):
     (["--cache", "disk"], "HINT: --cache-dir"),
     (["--max-bad", -2], "--max-bad is -2"),
     (["--max-bad", 3], "--max-bad is for a folder of image files"),
-    (["--hflip", 2], "HINT: --hflip 1"),
+    (["--hflip", 2], "HINT: leave --hflip out"),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
 def test_flags_that_do_not_fit_say_what_to_do(tmp_path, flags, text):
     write_idx(tmp_path / "data", train=64, test=8)

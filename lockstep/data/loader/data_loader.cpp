@@ -124,7 +124,7 @@ struct DataLoader::State {
     const int wanted = static_cast<int>(std::min<std::int64_t>(options.num_workers, most));
     if (wanted > 0 && (!pool || !pool->in_owner() || pool->num_workers() < wanted)) {
       const std::int64_t batches = std::int64_t{*options.prefetch_factor} * wanted;
-      pool.reset();  // Its threads end before there are others.
+      pool.reset();  // Its threads end with the epoch that has them.
       pool = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = wanted,
                                                             .prefetch = batches * parts,
                                                             .parts = parts,
