@@ -172,7 +172,8 @@ TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
   ToyRun other({.batch_size = 8, .epochs = 2, .lr = 0.5});
   EXPECT_THAT(
       [&] { other.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
-      testing::ThrowsMessage<UsageError>(testing::HasSubstr("--lr is '0.5' here and '0' there")));
+      testing::ThrowsMessage<UsageError>(
+          testing::HasSubstr("--lr is '0.5' here and not given there")));
 }
 
 // Without the settings and the lr that came later.
