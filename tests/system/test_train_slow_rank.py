@@ -27,7 +27,7 @@ def test_a_slow_rank_is_named_with_its_lag_before_the_next_line_of_the_log(tmp_p
     with said.open("w") as stdout:
         job = start(tmp_path, "data", "--nproc", 2, "--batch-size", 16, "--epochs", 1, "--log-interval", 1000, stdout=stdout)
     try:
-        while "epochs of 300 steps" not in said.read_text():
+        while "epoch of 300 steps" not in said.read_text():
             assert job.poll() is None, job.communicate()
             time.sleep(0.01)
         slow_down(ranks(tmp_path)[1], lambda: "rank 1 is slow" in said.read_text() or job.poll() is not None, 60)
