@@ -46,6 +46,7 @@ TEST(BatchNormOverRanksOnGpu, NeverMakesTheHostWaitForTheGpu) {
     step();
     meet();
     c10::cuda::device_synchronize();
+    meet();  // Neither waits any more for what it launched.
     if (rank == 0) {
       at::cuda::sleep(2'000'000'000);  // About a second, in the stream of both.
     }
