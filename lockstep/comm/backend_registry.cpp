@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/comm/rendezvous/store_round.h"
 
 namespace lockstep {
 
@@ -82,7 +83,16 @@ std::vector<std::pair<c10::DeviceType, std::string>> BackendRegistry::parse(
 
 c10::intrusive_ptr<c10d::Backend> BackendRegistry::make(const std::string& name,
                                                         const BackendRequest& request) const {
-  return find(name).factory(request);
+  const auto& entry = find(name);
+  if (!entry.capabilities.contains(Capability::kWaitsForAllRanks)) {
+    return entry.factory(request);
+  }
+  comm::StoreRound round(request.store);
+  BackendRequest own = request;
+  own.store = round.store();
+  auto backend = entry.factory(own);
+  round.formed();
+  return backend;
 }
 
 std::string BackendRegistry::default_backends() const {

@@ -52,6 +52,7 @@ class BackendRegistry {
   [[nodiscard]] std::vector<std::pair<c10::DeviceType, std::string>> parse(
       const std::string& backends) const;
 
+  // May be called again with the same store, once the backend before it was shut down.
   [[nodiscard]] c10::intrusive_ptr<c10d::Backend> make(const std::string& name,
                                                        const BackendRequest& request) const;
 

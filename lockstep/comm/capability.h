@@ -20,6 +20,8 @@ enum class Capability {
   kSharesGpus,
   // getSequenceNumberForGroup() counts its collectives, and its errors have that number.
   kNumbers,
+  // It is made only when all ranks have come: the group stands as soon as it is there.
+  kWaitsForAllRanks,
   // It speaks over network interfaces that can be chosen.
   kChoosesInterfaces,
   // Its own thread always completes the futures of its works.

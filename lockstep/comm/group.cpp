@@ -14,6 +14,7 @@
 #include "lockstep/comm/backends/local/backend.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
+#include "lockstep/comm/rendezvous/store_round.h"
 #include "lockstep/comm/store_call.h"
 
 namespace lockstep {
@@ -121,23 +122,35 @@ void Group::State::connect(Deadline deadline) {
     process_group->setGroupName(name);
     return;
   }
+  const auto named = job->registry.parse(job->backends);
+  const auto waits_for_all = [this](const std::string& backend_name) {
+    return job->registry.capabilities(backend_name).contains(Capability::kWaitsForAllRanks);
+  };
+  std::optional<comm::StoreRound> round;
+  if (std::any_of(named.begin(), named.end(),
+                  [&](const auto& one) { return waits_for_all(one.second); })) {
+    round.emplace(store);
+    store = round->store();
+  }
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
   }
   comm::require_same_as_first(*store, rank_info());
   std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;
   std::string custom;
-  for (const auto& [device, backend_name] : job->registry.parse(job->backends)) {
+  for (const auto& [device, backend_name] : named) {
     auto& backend = made[backend_name];
     if (!backend) {
-      const auto device_name = c10::DeviceTypeName(device, /*lower_case=*/true);
-      backend =
-          job->registry.make(backend_name, {.store = with_prefix(device_name + "/", group_store),
-                                            .rank = rank,
-                                            .size = size,
-                                            .timeout = job->timeout,
-                                            .connect_timeout = deadline.as_timeout(),
-                                            .interfaces = job->interfaces});
+      const auto below =
+          with_prefix(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", group_store);
+      // The registry counts the rounds of a backend that waits for all ranks.
+      const bool counted = !round || waits_for_all(backend_name);
+      backend = job->registry.make(backend_name, {.store = counted ? below : round->of(below),
+                                                  .rank = rank,
+                                                  .size = size,
+                                                  .timeout = job->timeout,
+                                                  .connect_timeout = deadline.as_timeout(),
+                                                  .interfaces = job->interfaces});
     }
     backends[device] = backend;
     capabilities[device] = job->registry.capabilities(backend_name);
@@ -157,6 +170,9 @@ void Group::State::connect(Deadline deadline) {
   }
   process_group->setGroupName(name);
   host_waits = store->check({"host waits"});
+  if (round) {
+    round->formed();
+  }
 }
 
 void Group::State::close() {

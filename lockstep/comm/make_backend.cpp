@@ -7,6 +7,7 @@
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/interfaces.h"
 #include "lockstep/comm/rendezvous/rank_info.h"
+#include "lockstep/comm/rendezvous/store_round.h"
 
 namespace lockstep {
 
@@ -39,12 +40,20 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
   const auto registry = BackendRegistry::built_in();
   (void)registry.factory(options.name);  // Rejects a wrong name before it goes into the store.
   return comm::as_peer_error(what, [&] {
-    const auto meeting = request.store;
+    std::optional<comm::StoreRound> round;
+    if (registry.capabilities(options.name).contains(Capability::kWaitsForAllRanks)) {
+      round.emplace(request.store);
+    }
+    const auto meeting = round ? round->store() : request.store;
     const comm::RankInfo mine{.rank = rank, .size = size, .backend = options.name, .text = ""};
     comm::require_same_as_first(*meeting, mine);
     request.store = c10::make_intrusive<c10d::PrefixStore>(options.name, meeting);
     try {
-      return registry.make(options.name, request);
+      auto backend = registry.make(options.name, request);
+      if (round) {
+        round->formed();
+      }
+      return backend;
     } catch (const comm::AbsentRanks& error) {
       const auto differ = comm::differences(*meeting, mine);
       throw PeerError(what + ": " + error.what() + (differ.empty() ? "" : "; " + differ));

@@ -21,8 +21,8 @@ struct BackendOptions {
 // Connects this rank to the others, which all make the same call, and blocks until they have.
 //
 // What it returns can be used by itself or given to c10d::ProcessGroup::setBackend(). Keys in the
-// store begin with "lockstep/"; a second backend on the same store needs a c10d::PrefixStore of its
-// own. The store must live as long as the backend.
+// store begin with "lockstep/". A store serves one backend after the other; a second one at the
+// same time needs a c10d::PrefixStore of its own. The store must live as long as the backend.
 //
 // Throws UsageError for arguments that are invalid or differ from those of the rank that came
 // first, and PeerError if a rank does not join in time.

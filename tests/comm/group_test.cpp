@@ -3,6 +3,8 @@
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "lockstep/base/error.h"
@@ -57,6 +59,33 @@ TEST(NewGroup, RejectsRanksThatAreNotThere) {
       EXPECT_THROW((void)world.new_group(ranks), UsageError);
     }
   });
+}
+
+// The store still has what the ranks left there for the world before: a rank that comes first must
+// not take the address of one that has not come yet. Ranks take turns in coming late.
+TEST(Group, AWorldThatWasDestroyedIsFormedAgainOnTheSameStore) {
+  for (const std::string backend : {"gloo", "shm", testing::kTwoHosts}) {
+    run_ranks(
+        2,
+        [&](Group& first) {
+          EXPECT_EQ(sum_of_ones(first), 2);
+          first.destroy();
+          const std::string name = backend == testing::kTwoHosts ? "lockstep" : backend;
+          for (int i = 0; i < 6; ++i) {
+            if (first.rank() == i % 2) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(50));
+            }
+            Group world =
+                init_process_group({.backend = name, .timeout = std::chrono::seconds(60)});
+            EXPECT_EQ(sum_of_ones(world), 2);
+            const Group pair = world.new_group({1, 0});
+            EXPECT_EQ(sum_of_ones(pair), 2);
+            world.barrier();
+            world.destroy();
+          }
+        },
+        backend);
+  }
 }
 
 TEST(Group, CanBeDroppedAndMadeAgainInTheSameProcess) {

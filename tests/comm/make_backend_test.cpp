@@ -38,6 +38,21 @@ TEST(MakeBackend, IsCalledAsItWasAskedFor) { expect_sum({}, "lockstep"); }
 
 TEST(MakeBackend, TakesTheNamesOfInitProcessGroup) { expect_sum({.name = "gloo"}, "gloo"); }
 
+TEST(MakeBackend, AStoreServesOneBackendAfterTheOther) {
+  const std::string path = ::testing::TempDir() + "one_by_one" + std::to_string(::getpid());
+  EXPECT_NO_THROW(spawn(2, [&](int rank) {
+    const auto store = c10::make_intrusive<c10d::FileStore>(path, 2);
+    for (const char* name : {"lockstep", "gloo", "lockstep", "gloo"}) {
+      const auto backend = make_backend(store, rank, 2, {.name = name});
+      backend->barrier()->wait();
+      backend->shutdown();
+      if (rank == 0) {  // The other comes first, and finds what it left in the store.
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      }
+    }
+  }));
+}
+
 TEST(MakeBackend, ArgumentsThatCannotBeAreNamed) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto expect_usage = [&](const char* text, const auto& call) {

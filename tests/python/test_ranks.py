@@ -98,6 +98,21 @@ except RuntimeError:
     print(before, backend.get_error().name)
 """
 
+# Ranks take turns in coming late: the other one must not take the address of the group before.
+AGAIN = REGISTER + """
+import time, torch, torch.distributed as dist
+for turn in range(6):
+    dist.init_process_group("lockstep")
+    rank = dist.get_rank()
+    some = dist.new_group([0, 1])
+    for group in (None, some):
+        ones = torch.ones(1 << 16)
+        dist.all_reduce(ones, group=group)
+        assert ones.max() == 2
+    dist.destroy_process_group()
+    time.sleep(0.05 * (turn % 2 == rank))
+"""
+
 TWO_HOSTS = """
 import os
 os.environ.update(LOCKSTEP_HOST_ID="host " + os.environ["RANK"], GLOO_SOCKET_IFNAME="lo")
@@ -124,6 +139,11 @@ except RuntimeError as error:
 
 def test_the_whole_interface(ranks):
     assert ranks(TOUR).finish() == [(0, "", "")] * 2
+
+
+def test_a_group_is_destroyed_and_formed_again(launcher):
+    done = launcher.run("--nproc-per-node", 2, launcher.script(AGAIN))
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_ranks_that_python_starts(launcher):

@@ -29,21 +29,22 @@ comm::HostMap map_of(const BackendRequest& request) {
 }  // namespace
 
 void register_lockstep(BackendRegistry& registry) {
-  registry.add("lockstep", {c10::kCPU},
-               [gloo = registry.factory("gloo"), shm = registry.factory("shm")](
-                   const BackendRequest& request) -> c10::intrusive_ptr<c10d::Backend> {
-                 const auto deadline = Deadline::in(request.connect_timeout);
-                 const auto map = map_of(request);
-                 BackendRequest rest = request;
-                 rest.connect_timeout = deadline.as_timeout();
-                 rest.name = "lockstep";  // Wherever the ranks are.
-                 if (map.hosts() == 1) {
-                   return shm(rest);
-                 }
-                 return c10::make_intrusive<comm::HostsBackend>(rest, map, gloo);
-               },
-               {Capability::kEverything, Capability::kAverages, Capability::kPremultiplies,
-                Capability::kNumbers, Capability::kChoosesInterfaces});
+  registry.add(
+      "lockstep", {c10::kCPU},
+      [gloo = registry.factory("gloo"), shm = registry.factory("shm")](
+          const BackendRequest& request) -> c10::intrusive_ptr<c10d::Backend> {
+        const auto deadline = Deadline::in(request.connect_timeout);
+        const auto map = map_of(request);
+        BackendRequest rest = request;
+        rest.connect_timeout = deadline.as_timeout();
+        rest.name = "lockstep";  // Wherever the ranks are.
+        if (map.hosts() == 1) {
+          return shm(rest);
+        }
+        return c10::make_intrusive<comm::HostsBackend>(rest, map, gloo);
+      },
+      {Capability::kEverything, Capability::kAverages, Capability::kPremultiplies,
+       Capability::kNumbers, Capability::kChoosesInterfaces, Capability::kWaitsForAllRanks});
 }
 
 }  // namespace lockstep

@@ -31,7 +31,8 @@ void register_gloo(BackendRegistry& registry) {
     devices.push_back(c10::kCUDA);
   }
   registry.add("gloo", std::move(devices), make_gloo,
-               {Capability::kChoosesInterfaces, Capability::kCompletesFutures});
+               {Capability::kChoosesInterfaces, Capability::kCompletesFutures,
+                Capability::kWaitsForAllRanks});
 }
 
 }  // namespace lockstep

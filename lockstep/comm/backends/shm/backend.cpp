@@ -286,7 +286,7 @@ void register_shm(BackendRegistry& registry) {
       "shm", {c10::kCPU},
       [](const BackendRequest& request) { return c10::make_intrusive<comm::ShmBackend>(request); },
       {Capability::kEverything, Capability::kAverages, Capability::kPremultiplies,
-       Capability::kNumbers, Capability::kSharesGpus});
+       Capability::kNumbers, Capability::kSharesGpus, Capability::kWaitsForAllRanks});
   if (at::getNumGPUs() > 0) {
     registry.allow("shm", c10::kCUDA);
   }
