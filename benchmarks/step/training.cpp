@@ -220,7 +220,8 @@ void Training::hold_weights() { optimizer_->set_lr(0); }
 
 std::size_t Training::optimizer_bytes() const {
   std::size_t bytes = 0;
-  for (const auto& [number, tensors] : optimizer_->state_dict().state) {
+  // What this rank keeps, of a ZeroRedundancyOptimizer too.
+  for (const auto& [number, tensors] : optimizer_->Optimizer::state_dict().state) {
     for (const auto& [name, tensor] : tensors) {
       bytes += tensor.nbytes();
     }

@@ -84,13 +84,13 @@ class Optimizer {
   void set_lr(double lr);  // For all groups.
 
   // The tensors are the optimizer's own, not copies.
-  [[nodiscard]] OptimizerState state_dict() const;
+  [[nodiscard]] virtual OptimizerState state_dict() const;
   // Copies, into the tensors that are there where they fit, so that a recorded step goes on with
   // them. State takes the type and device of its parameter, as in Python. Throws UsageError, and
   // changes nothing, if the groups, or the shapes of the state, are not those of the parameters, or
   // if an option or a tensor is missing. Options that mean nothing here, such as a schedule's
   // initial_lr, are kept for the next state_dict().
-  void load_state_dict(const OptimizerState& state);
+  virtual void load_state_dict(const OptimizerState& state);
 
  protected:
   using State = std::map<std::string, at::Tensor>;

@@ -132,4 +132,13 @@ OptimizerState ParameterShards::consolidated(OptimizerState state, int to) const
   return state;
 }
 
+void ParameterShards::fail_unconsolidated() const {
+  const auto rank = std::to_string(group_.rank());
+  throw UsageError("ZeroRedundancyOptimizer: state_dict() on rank " + rank + " of " +
+                   std::to_string(group_.size()) +
+                   ", which has the state of its own parameters alone: the state of all was not "
+                   "consolidated on it since the last step; call consolidate_state_dict(" +
+                   rank + ") on all ranks first");
+}
+
 }  // namespace lockstep::optim

@@ -17,6 +17,7 @@ class ParameterShards {
  public:
   ParameterShards(Group group, const std::vector<std::vector<at::Tensor>>& params);
 
+  [[nodiscard]] int rank() const { return group_.rank(); }
   [[nodiscard]] const std::vector<int>& owners() const { return owners_; }
   // Whether each parameter is this rank's.
   [[nodiscard]] std::vector<bool> own() const;
@@ -27,6 +28,9 @@ class ParameterShards {
   // Collective: adds the state of all ranks' parameters to what rank `to` has. Elsewhere the result
   // is `state`.
   [[nodiscard]] OptimizerState consolidated(OptimizerState state, int to) const;
+
+  // Throws UsageError: this rank was asked for the state of all parameters and has but its own.
+  [[noreturn]] void fail_unconsolidated() const;
 
  private:
   Group group_;

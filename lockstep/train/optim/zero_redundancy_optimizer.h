@@ -8,6 +8,7 @@
 //   optimizer.step();  // Collective.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -34,18 +35,37 @@ class ZeroRedundancyOptimizer : public Local {
     this->keep_only(shards_.own());
   }
 
-  // state_dict() is that of this rank's parameters. This one is collective and gives rank `to` the
-  // state of all of them, which load_state_dict() of any optimizer takes, in Python too; to other
-  // ranks it gives their own. A rank that loads a whole state keeps its share.
-  [[nodiscard]] OptimizerState consolidate_state_dict(int to = 0) const {
-    return shards_.consolidated(this->state_dict(), to);
+  // Collective: rank `to` gets the state of all parameters, which load_state_dict() of any
+  // optimizer takes, in Python too; other ranks get their own. A rank that loads a whole state
+  // keeps its share.
+  OptimizerState consolidate_state_dict(int to = 0) {
+    auto state = shards_.consolidated(Local::state_dict(), to);
+    whole_ = shards_.rank() == to ? std::optional(state) : std::nullopt;
+    return state;
+  }
+
+  // What consolidate_state_dict() gave this rank. Throws UsageError if it went to another rank, or
+  // if there was a step or a load since: PyTorch's would mix states of two steps then. Until then
+  // the state of all parameters stays in memory here.
+  [[nodiscard]] OptimizerState state_dict() const override {
+    if (!whole_) {
+      shards_.fail_unconsolidated();
+    }
+    return *whole_;
+  }
+  void load_state_dict(const OptimizerState& state) override {
+    Local::load_state_dict(state);
+    whole_.reset();
   }
 
   // The rank of each parameter, numbered group by group; the same on all ranks.
   [[nodiscard]] const std::vector<int>& owners() const { return shards_.owners(); }
 
  private:
-  void finish_step() override { shards_.broadcast(); }
+  void finish_step() override {
+    whole_.reset();
+    shards_.broadcast();
+  }
   [[nodiscard]] bool steps_in_parts() const override { return false; }
 
   [[nodiscard]] std::vector<std::vector<at::Tensor>> all_params() const {
@@ -57,6 +77,7 @@ class ZeroRedundancyOptimizer : public Local {
   }
 
   ParameterShards shards_;
+  std::optional<OptimizerState> whole_;  // On the rank that it was consolidated on.
 };
 
 }  // namespace lockstep::optim

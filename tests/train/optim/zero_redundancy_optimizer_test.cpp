@@ -27,6 +27,7 @@
 namespace lockstep::optim {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
@@ -113,17 +114,15 @@ TEST(ZeroRedundancyOptimizer, HasTheBitsOfPythonAndAStateForIt) {
       AsPython whole(world, python);
       whole.train(5);
       whole.expect_pythons_parameters();
-      const auto own = whole.optimizer().state_dict();
-      for (const auto& [number, tensors] : own.state) {
-        EXPECT_EQ(whole.optimizer().owners()[static_cast<std::size_t>(number)], world.rank());
-      }
       for (int to = 0; to < ranks; ++to) {
         const auto all = whole.optimizer().consolidate_state_dict(to);
         if (world.rank() == to) {
           whole.expect_pythons_state(all);
           save(folder.file(std::to_string(ranks) + ".ours.pt"), all);
         } else {
-          EXPECT_EQ(all.state.size(), own.state.size());
+          for (const auto& [number, tensors] : all.state) {
+            EXPECT_EQ(whole.optimizer().owners()[static_cast<std::size_t>(number)], world.rank());
+          }
         }
       }
     });
@@ -154,7 +153,7 @@ TEST(ZeroRedundancyOptimizer, LoadsItsShareOfAWholeState) {
     }
     ZeroRedundancyOptimizer<Adam> optimizer(world, own_params);
     optimizer.load_state_dict(state);
-    EXPECT_EQ(optimizer.state_dict().state.size(), 1U);
+    EXPECT_EQ(optimizer.consolidate_state_dict(0).state.size(), world.rank() == 0 ? 2U : 1U);
     set_gradients(own_params, 0.25);
     set_gradients(params, 0.25);
     optimizer.step();
@@ -175,11 +174,51 @@ TEST(ZeroRedundancyOptimizer, MoreRanksThanParametersAndWrongRanks) {
     optimizer.step();
     EXPECT_EQ(params[0][0].item<float>(), 0);
     EXPECT_EQ(params[1][0].item<float>(), 1);
-    EXPECT_EQ(optimizer.state_dict().state.size(), world.rank() < 2 ? 1U : 0U);
-    EXPECT_THAT([&] { (void)optimizer.consolidate_state_dict(3); },
+    EXPECT_THAT([&] { optimizer.consolidate_state_dict(3); },
                 ThrowsMessage<UsageError>(HasSubstr("expected 0 to 2")));
+    EXPECT_EQ(optimizer.consolidate_state_dict(0).state.size(),
+              2U - static_cast<std::size_t>(world.rank()));
     EXPECT_EQ(optimizer.consolidate_state_dict(2).state.size(), world.rank() == 2 ? 2U : 1U);
   });
+}
+
+// As PyTorch's, which asks for it in a group of one rank, too.
+TEST(ZeroRedundancyOptimizer, HasNoStateDictWhereItIsNotConsolidated) {
+  for (const int ranks : {1, 2}) {
+    testing::run_ranks(ranks, [](Group& world) {
+      auto params = two_params();
+      ZeroRedundancyOptimizer<Adam> optimizer(world, params);
+      Optimizer& any = optimizer;
+      const auto expect_none = [&] {
+        const auto rank = std::to_string(world.rank());
+        EXPECT_THAT([&] { (void)any.state_dict(); },
+                    ThrowsMessage<UsageError>(
+                        AllOf(HasSubstr("state_dict() on rank " + rank + " of "),
+                              HasSubstr("call consolidate_state_dict(" + rank + ")"))));
+      };
+      const auto step = [&] {
+        for (auto& param : params) {
+          param.mutable_grad() = at::full(param.sizes(), 1.0F);
+        }
+        any.step();
+      };
+      step();
+      expect_none();
+      for (int to = 0; to < world.size(); ++to) {
+        optimizer.consolidate_state_dict(to);
+        if (world.rank() == to) {
+          EXPECT_EQ(any.state_dict().state.size(), 2U);
+        } else {
+          expect_none();
+        }
+      }
+      step();
+      expect_none();
+      const auto state = optimizer.consolidate_state_dict();
+      any.load_state_dict(state);
+      expect_none();
+    });
+  }
 }
 
 }  // namespace
