@@ -7,6 +7,7 @@
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/store_post.h"
 #include "lockstep/comm/store_call.h"
+#include "lockstep/parallel/hooks/hook_error.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -76,8 +77,13 @@ std::string StepErrors::what() const {
 }
 
 void StepErrors::explain() {
+  if (from_hook_ && std::current_exception() == from_hook_) {
+    throw;
+  }
   try {
     try {
+      throw;
+    } catch (const HookError&) {
       throw;
     } catch (const c10::OutOfMemoryError&) {
       throw;
@@ -93,6 +99,10 @@ void StepErrors::explain() {
   } catch (const UsageError& error) {
     fail(with_place(error.what()));
     throw UsageError(with_place(error.what()));
+  } catch (const HookError& error) {
+    fail(with_place(error.what()));
+    from_hook_ = error.cause();
+    std::rethrow_exception(from_hook_);
   } catch (const std::exception& error) {
     fail(error.what());
     throw;

@@ -30,7 +30,8 @@ class StepErrors {
 
   // Runs the function. A PeerError, or an error of c10d's, becomes a PeerError that says where this
   // rank was and what the others left. A UsageError also says where this rank was, and is left for
-  // the others, as is a lack of memory.
+  // the others, as is a lack of memory. What a communication hook threw is left for them, too, and
+  // comes out as it is.
   template <class Function>
   auto run(Function&& function) {
     try {
@@ -54,6 +55,7 @@ class StepErrors {
   Progress now_;
   bool failed_ = false;
   bool lost_a_peer_ = false;
+  std::exception_ptr from_hook_;  // Calls may be nested: it passes the outer ones.
 };
 
 }  // namespace lockstep::parallel

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <stdexcept>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
@@ -75,6 +76,43 @@ TEST(HookFaults, AHookThatThrowsOnOneRankIsToldToTheOthers) {
       "shm");
 }
 
+struct CodecError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+TEST(HookFaults, AnExceptionOfTheUsersComesOutAsItIs) {
+  for (const bool later : {false, true}) {
+    run_ranks(
+        2,
+        [&](Group& world) {
+          DistributedDataParallel ddp(std::make_shared<Eventful>(), world);
+          bool throws = false;
+          ddp.register_comm_hook([&](GradBucket& bucket) -> TensorFuture {
+            const auto codec = [](const at::Tensor&) -> at::Tensor {
+              throw CodecError("the codec broke");
+            };
+            if (throws) {
+              return TensorFuture(later ? bucket.buffer() : codec({})).then(codec);
+            }
+            return allreduce_hook(world)(bucket);
+          });
+          step(ddp, world);
+          throws = world.rank() == 1;
+          if (world.rank() == 1) {
+            EXPECT_THAT([&] { step(ddp, world); }, ThrowsMessage<CodecError>("the codec broke"));
+            world.destroy();
+          } else {
+            EXPECT_THAT([&] { step(ddp, world); },
+                        ThrowsMessage<PeerError>(AllOf(
+                            HasSubstr("rank 1 had failed: DistributedDataParallel, backward of "
+                                      "step 2 on rank 1 of 2"),
+                            HasSubstr("the communication hook threw: the codec broke"))));
+          }
+        },
+        "shm");
+  }
+}
+
 // Rank 2 has one input, and takes part in the steps of the others afterwards.
 int inputs_in_join(const Group& world) { return world.rank() == 2 ? 1 : 4; }
 
@@ -114,6 +152,37 @@ TEST(JoinFaults, ARankThatIsKilledWhileItHasNoInputsIsNamed) {
       });
     });
   });
+}
+
+TEST(JoinFaults, AnExceptionInTheHookOfARankWithoutInputsComesOutAsItIs) {
+  run_ranks(
+      2,
+      [](Group& world) {
+        DistributedDataParallel ddp(std::make_shared<Eventful>(), world);
+        bool has_inputs = true;
+        ddp.register_comm_hook([&](GradBucket& bucket) {
+          if (!has_inputs && world.rank() == 1) {
+            throw CodecError("the codec broke");
+          }
+          return allreduce_hook(world)(bucket);
+        });
+        const auto train = [&] {
+          ddp.join([&] {
+            for (int i = 0; i < 3 - world.rank(); ++i) {
+              step(ddp, world);
+            }
+            has_inputs = false;
+          });
+        };
+        if (world.rank() == 1) {
+          EXPECT_THAT(train, ThrowsMessage<CodecError>("the codec broke"));
+          world.destroy();
+        } else {
+          EXPECT_THAT(train, ThrowsMessage<PeerError>(
+                                 HasSubstr("the communication hook threw: the codec broke")));
+        }
+      },
+      "shm");
 }
 
 TEST(JoinFaults, AnErrorInTheBodyIsToldToTheOthers) {

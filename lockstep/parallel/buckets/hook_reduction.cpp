@@ -4,10 +4,29 @@
 #include <ATen/ops/_foreach_copy.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/comm/library_errors.h"
 #include "lockstep/device/stream.h"
+#include "lockstep/parallel/hooks/hook_error.h"
 
 namespace lockstep::parallel {
 namespace {
+
+// Runs a part of the hook. Errors of its collectives come out as they are.
+template <class Function>
+auto run_hook(Function&& function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (comm::fault_of(error) != comm::Fault::kHere) {
+      throw;
+    }
+    throw HookError(comm::words_of(error), std::current_exception());
+  } catch (...) {
+    throw HookError("an exception that is no std::exception", std::current_exception());
+  }
+}
 
 // Nothing but wait() is asked of it.
 class HookWork : public c10d::Work {
@@ -21,7 +40,7 @@ class HookWork : public c10d::Work {
     // The hook ran on a stream beside the current one.
     device::make_wait(device::current_stream(flat_.device()), stream_);
     const at::NoGradGuard no_grad;
-    const auto result = future_.wait();
+    const auto result = run_hook([this] { return future_.wait(); });
     if (!result.defined() || result.numel() != flat_.numel()) {
       throw UsageError("a communication hook made " +
                        (result.defined() ? std::to_string(result.numel()) + " elements"
@@ -57,7 +76,8 @@ Reduction::WorkPointer HookReduction::start(const at::Tensor& flat,
                                             const std::vector<at::Tensor>& /*places*/) {
   const at::NoGradGuard no_grad;
   GradBucket bucket(position_, flat, parameters_, strides_);
-  return c10::make_intrusive<HookWork>(hook_(bucket), flat);
+  auto future = run_hook([&] { return hook_(bucket); });
+  return c10::make_intrusive<HookWork>(std::move(future), flat);
 }
 
 }  // namespace lockstep::parallel

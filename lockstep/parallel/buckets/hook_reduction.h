@@ -7,7 +7,8 @@
 namespace lockstep::parallel {
 
 // The hook gets gradients as autograd made them. Work::wait() throws UsageError if the hook's
-// result is no tensor of as many elements as the bucket.
+// result is no tensor of as many elements as the bucket. What the hook itself throws comes out as
+// HookError, here and in start().
 class HookReduction : public Reduction {
  public:
   HookReduction(CommHook hook, const GradBucket::Position& position,

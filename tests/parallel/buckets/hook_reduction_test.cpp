@@ -4,7 +4,10 @@
 #include <ATen/TensorOperators.h>
 #include <gmock/gmock.h>
 
+#include <stdexcept>
+
 #include "lockstep/base/error.h"
+#include "lockstep/parallel/hooks/hook_error.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -44,6 +47,24 @@ TEST(HookReduction, RefusesAResultOfAnotherSize) {
   auto nothing = with([](GradBucket&) { return TensorFuture(at::Tensor()); });
   const auto empty = nothing.start(at::ones({4}), {});
   EXPECT_THAT([&] { empty->wait(); }, ThrowsMessage<UsageError>(HasSubstr("an undefined tensor")));
+}
+
+TEST(HookReduction, TellsWhatTheHookThrewFromErrorsOfItsCollectives) {
+  auto broken = with([](GradBucket&) -> TensorFuture { throw std::out_of_range("no such code"); });
+  try {
+    broken.start(at::ones({4}), {});
+    FAIL() << "nothing was thrown";
+  } catch (const HookError& error) {
+    EXPECT_STREQ(error.what(), "the communication hook threw: no such code");
+    EXPECT_THROW(std::rethrow_exception(error.cause()), std::out_of_range);
+  }
+  auto later = with([](GradBucket& bucket) {
+    return TensorFuture(bucket.buffer()).then([](at::Tensor) -> at::Tensor { throw 5; });
+  });
+  const auto work = later.start(at::ones({4}), {});
+  EXPECT_THAT([&] { work->wait(); }, ThrowsMessage<HookError>(HasSubstr("is no std::exception")));
+  auto alone = with([](GradBucket&) -> TensorFuture { throw PeerError("a rank is gone"); });
+  EXPECT_THROW(alone.start(at::ones({4}), {}), PeerError);
 }
 
 }  // namespace

@@ -1,0 +1,23 @@
+// What a communication hook threw, on its way out of the reducer.
+#pragma once
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lockstep::parallel {
+
+// Errors of a step are taken for those of a peer unless they are known. StepErrors tells the others
+// of this one and throws the hook's own.
+class HookError : public std::runtime_error {
+ public:
+  HookError(const std::string& text, std::exception_ptr cause)
+      : std::runtime_error("the communication hook threw: " + text), cause_(std::move(cause)) {}
+  [[nodiscard]] const std::exception_ptr& cause() const { return cause_; }
+
+ private:
+  std::exception_ptr cause_;
+};
+
+}  // namespace lockstep::parallel
