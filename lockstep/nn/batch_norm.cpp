@@ -1,5 +1,8 @@
 #include "lockstep/nn/batch_norm.h"
 
+#include <c10/core/ScalarType.h>
+#include <c10/util/StringUtil.h>
+
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -18,14 +21,34 @@ channels_last::Arguments arguments_of(const BatchNormTensors& tensors) {
 }  // namespace
 
 void Synchronizable::require_dimensions(const at::Tensor& input, std::int64_t least,
-                                        std::int64_t most, const char* layer) {
-  if (input.dim() >= least && input.dim() <= most) {
+                                        std::optional<std::int64_t> most, const char* layer) {
+  if (input.dim() >= least && input.dim() <= most.value_or(input.dim())) {
     return;
   }
-  const auto expected =
-      std::to_string(least) + (most == least ? "" : " to " + std::to_string(most)) + " dimensions";
+  const auto number = std::to_string(least);
+  const auto expected = (!most ? "at least " + number
+                               : number + (*most == least ? "" : " to " + std::to_string(*most))) +
+                        " dimensions";
   throw UsageError(std::string(layer) + ": the input has " + std::to_string(input.dim()) +
                    " dimensions, expected " + expected);
+}
+
+void require_input_of(const BatchNormTensors& tensors, const at::Tensor& input,
+                      const RankExchange& ranks) {
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError("batch normalization over ranks, on rank " + std::to_string(ranks.rank()) +
+                     " of " + std::to_string(ranks.size()) + ": " + why);
+  };
+  if (!at::isFloatingType(input.scalar_type())) {
+    refuse(std::string("the input is of ") + c10::toString(input.scalar_type()) +
+           ", expected floating point; convert it, with input.to(at::kFloat) say");
+  }
+  const auto& like = tensors.weight.defined() ? tensors.weight : tensors.running_mean;
+  if (like.defined() && input.size(1) != like.numel()) {
+    refuse("the input " + c10::str(input.sizes()) + " has " + std::to_string(input.size(1)) +
+           " channels (dimension 1), expected the layer's num_features, " +
+           std::to_string(like.numel()));
+  }
 }
 
 bool has_own_kernels(const at::Tensor& input, const BatchNormTensors& tensors) {
@@ -35,6 +58,9 @@ bool has_own_kernels(const at::Tensor& input, const BatchNormTensors& tensors) {
 at::Tensor normalize_in_training(const at::Tensor& input, const BatchNormTensors& tensors,
                                  const torch::nn::BatchNormOptions& options,
                                  const RankExchangePointer& ranks) {
+  if (ranks) {
+    require_input_of(tensors, input, *ranks);
+  }
   double momentum = options.momentum().value_or(0);
   if (options.track_running_stats() && tensors.num_batches_tracked.defined()) {
     tensors.num_batches_tracked.add_(1);

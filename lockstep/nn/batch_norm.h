@@ -6,6 +6,9 @@
 
 #include <torch/nn/modules/batchnorm.h>
 
+#include <cstdint>
+#include <optional>
+
 #include "lockstep/nn/batch_norm_over_ranks.h"
 #include "lockstep/nn/rank_exchange.h"
 
@@ -21,9 +24,10 @@ class Synchronizable {
   virtual ~Synchronizable() = default;
 
  protected:
-  // Throws UsageError that names the layer, if an input has less or more dimensions.
-  static void require_dimensions(const at::Tensor& input, std::int64_t least, std::int64_t most,
-                                 const char* layer);
+  // Throws UsageError that names the layer, if an input has less or more dimensions. Without `most`
+  // it may have any number more.
+  static void require_dimensions(const at::Tensor& input, std::int64_t least,
+                                 std::optional<std::int64_t> most, const char* layer);
 
  private:
   RankExchangePointer ranks_;
@@ -40,6 +44,11 @@ struct BatchNormTensors {
 
 // Whether normalize_in_training() has kernels of its own for such a batch of one rank.
 bool has_own_kernels(const at::Tensor& input, const BatchNormTensors& tensors);
+
+// Throws UsageError that names the rank, if the input is not of floating point or has another
+// number of channels than the layer, as torch's batch normalization does.
+void require_input_of(const BatchNormTensors& tensors, const at::Tensor& input,
+                      const RankExchange& ranks);
 
 // What a layer in training does with a batch, over the ranks if there are several.
 at::Tensor normalize_in_training(const at::Tensor& input, const BatchNormTensors& tensors,

@@ -10,6 +10,7 @@ namespace lockstep::nn {
 class RankExchange : public torch::CustomClassHolder {
  public:
   [[nodiscard]] virtual int size() const = 0;
+  [[nodiscard]] virtual int rank() const = 0;
   // Row i is rank i's tensor. All have one shape, [n].
   [[nodiscard]] virtual at::Tensor gather(const at::Tensor& own) const = 0;
   // Replaces the tensor by the sum over the ranks.

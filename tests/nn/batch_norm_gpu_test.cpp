@@ -64,6 +64,7 @@ TEST(BatchNormOverRanksOnGpu, NeverMakesTheHostWaitForTheGpu) {
 class SameBatchTwice : public RankExchange {
  public:
   int size() const override { return 2; }
+  int rank() const override { return 0; }
   at::Tensor gather(const at::Tensor& own) const override { return at::stack({own, own}); }
   void sum(const at::Tensor& tensor) const override { tensor.mul_(2); }
 };

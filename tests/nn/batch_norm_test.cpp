@@ -79,6 +79,25 @@ TEST(BatchNorm, ClonesStaySynchronized) {
   });
 }
 
+TEST(BatchNorm, RefusesIntegersAndOtherChannelsOverRanks) {
+  const int collectives = run_in_threads(2, [&](int rank, const auto& ranks) {
+    BatchNorm2d layer(6);
+    layer->synchronize(ranks);
+    const auto place = "on rank " + std::to_string(rank) + " of 2: ";
+    for (const auto type : {at::kLong, at::kBool, at::kComplexFloat}) {
+      EXPECT_THAT(
+          [&] { layer(images(rank).to(type)); },
+          ThrowsMessage<UsageError>(HasSubstr(place + "the input is of " + c10::toString(type))));
+    }
+    EXPECT_THAT([&] { layer(at::ones({2, 5, 2, 2})); },
+                ThrowsMessage<UsageError>(HasSubstr(
+                    place + "the input [2, 5, 2, 2] has 5 channels (dimension 1), expected the "
+                            "layer's num_features, 6")));
+    EXPECT_EQ(layer->num_batches_tracked.item<int>(), 0) << "a batch that was refused";
+  });
+  EXPECT_EQ(collectives, 0);
+}
+
 TEST(BatchNorm, RefusesInputsOfOtherDimensions) {
   EXPECT_THAT([] { BatchNorm1d(6)(images(0)); },
               ThrowsMessage<UsageError>(HasSubstr("has 4 dimensions, expected 2 to 3 dimensions")));

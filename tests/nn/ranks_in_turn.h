@@ -27,6 +27,7 @@ class ThreadExchange : public nn::RankExchange {
       : shared_(std::move(shared)), rank_(static_cast<std::size_t>(rank)) {}
 
   int size() const override { return static_cast<int>(shared_->tensors.size()); }
+  int rank() const override { return static_cast<int>(rank_); }
   at::Tensor gather(const at::Tensor& own) const override {
     shared_->tensors[rank_] = own;
     shared_->meet.arrive_and_wait();

@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/nn/modules/container/sequential.h>
 
-#include <limits>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -18,6 +18,7 @@ class GroupExchange : public nn::RankExchange {
   explicit GroupExchange(const Group& group) : group_(group) {}
 
   int size() const override { return group_.size(); }
+  int rank() const override { return group_.rank(); }
   at::Tensor gather(const at::Tensor& own) const override {
     const auto all = at::empty({group_.size(), own.numel()}, own.options());
     group_.all_gather(all.unbind(0), own).wait();
@@ -144,9 +145,12 @@ void SyncBatchNormImpl::register_tensors() {
 }
 
 at::Tensor SyncBatchNormImpl::forward(const at::Tensor& input) {
-  require_dimensions(input, 2, std::numeric_limits<int>::max(), "SyncBatchNorm");
+  require_dimensions(input, 2, std::nullopt, "SyncBatchNorm");
   if (is_training()) {
     return nn::normalize_in_training(input, tensors, options, ranks());
+  }
+  if (ranks()) {
+    nn::require_input_of(tensors, input, *ranks());
   }
   return torch::nn::functional::detail::batch_norm(
       input, tensors.running_mean, tensors.running_var, tensors.weight, tensors.bias,

@@ -100,6 +100,25 @@ TEST(SyncBatchNorm, IsAPlainLayerForAProcessThatIsAlone) {
   });
 }
 
+TEST(SyncBatchNorm, RefusesWhatItCannotNormalizeInBothModes) {
+  run_ranks(2, [](Group& world) {
+    SyncBatchNorm layer(SyncBatchNormOptions(4), world);
+    const auto place = "on rank " + std::to_string(world.rank()) + " of 2: ";
+    for (const bool training : {true, false}) {
+      layer->train(training);
+      EXPECT_THAT([&] { layer(at::ones({3, 4}, at::kLong)); },
+                  ThrowsMessage<UsageError>(HasSubstr(place + "the input is of Long")));
+      EXPECT_THAT(
+          [&] { layer(at::ones({3, 5})); },
+          ThrowsMessage<UsageError>(AllOf(HasSubstr(place), HasSubstr("has 5 channels"),
+                                          HasSubstr("expected the layer's num_features, 4"))));
+      EXPECT_THAT(
+          [&] { layer(at::ones({4})); },
+          ThrowsMessage<UsageError>(HasSubstr("has 1 dimensions, expected at least 2 dimensions")));
+    }
+  });
+}
+
 TEST(ConvertSyncBatchnorm, KeepsTensorsNamesAndMode) {
   const auto world = init_process_group();
   auto net = convnet();
