@@ -87,8 +87,34 @@ struct AutocastState {
   bool caches = false;
 };
 
+// Which of the tensors are defined: autograd's functions take no others.
+std::vector<bool> defined_in(const Tensors& tensors) {
+  std::vector<bool> places;
+  for (const auto& tensor : tensors) {
+    places.push_back(tensor.defined());
+  }
+  return places;
+}
+
+Tensors without_undefined(Tensors tensors) {
+  std::erase_if(tensors, [](const at::Tensor& tensor) { return !tensor.defined(); });
+  return tensors;
+}
+
+// The opposite.
+Tensors with_undefined(const Tensors& tensors, const std::vector<bool>& places) {
+  Tensors all;
+  std::size_t next = 0;
+  for (const bool defined : places) {
+    all.push_back(defined ? tensors[next++] : at::Tensor());
+  }
+  return all;
+}
+
 // What backward needs besides the inputs.
 struct Recipe : torch::CustomClassHolder {
+  std::vector<bool> given;  // Which inputs are defined.
+  std::vector<bool> made;   // Which outputs are.
   std::function<Tensors(const Tensors&)> function;
   AutocastState autocast;
   std::optional<RandomState> random;
@@ -125,7 +151,10 @@ struct Recompute : torch::autograd::Function<Recompute> {
     context->save_for_backward(inputs.vec());
     context->saved_data["recipe"] = c10::IValue::make_capsule(recipe);
     context->set_materialize_grads(false);
-    return recipe->function(inputs.slice(0, inputs.size() - 1).vec());
+    auto outputs =
+        recipe->function(with_undefined(inputs.slice(0, inputs.size() - 1).vec(), recipe->given));
+    recipe->made = defined_in(outputs);
+    return without_undefined(std::move(outputs));
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -137,18 +166,13 @@ struct Recompute : torch::autograd::Function<Recompute> {
     auto inputs = context->get_saved_variables();
     inputs.pop_back();
     for (auto& input : inputs) {
-      if (input.defined()) {
-        input = input.detach().set_requires_grad(input.requires_grad());
-      }
+      input = input.detach().set_requires_grad(input.requires_grad());
     }
     const auto recipe =
         c10::static_intrusive_pointer_cast<Recipe>(context->saved_data["recipe"].toCapsule());
-    const auto outputs = recipe->run_again(inputs);
-    if (outputs.size() != gradients.size()) {
-      throw UsageError("checkpoint(): the function returned " + std::to_string(gradients.size()) +
-                       " tensors in forward and " + std::to_string(outputs.size()) +
-                       " in backward, expected the same");
-    }
+    auto outputs = recipe->run_again(with_undefined(inputs, recipe->given));
+    require_same_outputs(defined_in(outputs), recipe->made);
+    outputs = without_undefined(std::move(outputs));
     variable_list roots;
     variable_list seeds;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -162,10 +186,24 @@ struct Recompute : torch::autograd::Function<Recompute> {
     }
     variable_list found;
     for (const auto& input : inputs) {
-      found.push_back(input.defined() ? input.grad() : at::Tensor());
+      found.push_back(input.grad());
     }
     found.resize(found.size() + 2);  // Those of the last input and of the recipe.
     return found;
+  }
+
+ private:
+  static void require_same_outputs(const std::vector<bool>& now, const std::vector<bool>& before) {
+    if (now.size() != before.size()) {
+      throw UsageError("checkpoint(): the function returned " + std::to_string(before.size()) +
+                       " tensors in forward and " + std::to_string(now.size()) +
+                       " in backward, expected the same");
+    }
+    if (now != before) {
+      throw UsageError(
+          "checkpoint(): the function returned other undefined tensors in backward than in "
+          "forward, expected the same");
+    }
   }
 };
 
@@ -182,9 +220,10 @@ Tensors checkpoint(std::function<Tensors(const Tensors&)> function, const Tensor
   if (options.preserve_rng_state) {
     recipe->random = RandomState::current(inputs);
   }
-  auto with_root = inputs;
+  recipe->given = defined_in(inputs);
+  auto with_root = without_undefined(inputs);
   with_root.push_back(at::empty({0}).set_requires_grad(true));
-  return Recompute::apply(at::TensorList(with_root), recipe);
+  return with_undefined(Recompute::apply(at::TensorList(with_root), recipe), recipe->made);
 }
 
 }  // namespace lockstep::utils

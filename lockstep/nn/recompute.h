@@ -27,8 +27,8 @@ struct CheckpointOptions {
 // refers to must live until backward. Gradients reach inputs and whatever else the function uses,
 // even if no input requires one. Under DistributedDataParallel a parameter may be used in one
 // checkpoint once; set static_graph if it is used in several. torch::autograd::grad() through it
-// throws UsageError: the gradients of parameters would be added to them. Without gradients it just
-// calls the function.
+// throws UsageError: the gradients of parameters would be added to them. Undefined tensors pass
+// through, in and out, as None does in Python. Without gradients it just calls the function.
 Tensors checkpoint(std::function<Tensors(const Tensors&)> function, const Tensors& inputs,
                    const CheckpointOptions& options = {});
 

@@ -96,6 +96,42 @@ TEST(Checkpoint, TakesSeveralInputsAndOutputs) {
   EXPECT_TRUE(b.grad().equal(a.detach() + 3));
 }
 
+// As None in Python.
+TEST(Checkpoint, PassesUndefinedTensorsThrough) {
+  const auto a = leaf(2);
+  const auto b = leaf(2);
+  int calls = 0;
+  const auto outputs = checkpoint(
+      [&](const Tensors& in) {
+        ++calls;
+        EXPECT_EQ(in.size(), 3U);
+        EXPECT_FALSE(in[1].defined());
+        return Tensors{at::Tensor(), in[0] * in[2], at::Tensor()};
+      },
+      Tensors{a, at::Tensor(), b});
+  ASSERT_EQ(outputs.size(), 3U);
+  EXPECT_FALSE(outputs[0].defined());
+  EXPECT_FALSE(outputs[2].defined());
+  outputs[1].sum().backward();
+  EXPECT_EQ(calls, 2);
+  EXPECT_TRUE(a.grad().equal(b.detach()));
+  EXPECT_TRUE(b.grad().equal(a.detach()));
+  const auto nothing = [](const at::Tensor&) { return at::Tensor(); };
+  EXPECT_FALSE(checkpoint(nothing, a).defined());
+  EXPECT_FALSE(checkpoint(nothing, at::Tensor()).defined());
+}
+
+TEST(Checkpoint, RefusesOtherUndefinedTensorsInBackward) {
+  int calls = 0;
+  const auto outputs = checkpoint(
+      [&](const Tensors& in) {
+        return ++calls == 1 ? Tensors{in[0] * 2, at::Tensor()} : Tensors{at::Tensor(), in[0] * 2};
+      },
+      Tensors{leaf(2)});
+  EXPECT_THAT([&] { outputs[0].sum().backward(); },
+              ThrowsMessage<UsageError>(HasSubstr("other undefined tensors in backward")));
+}
+
 TEST(Checkpoint, RepeatsAutocast) {
   std::vector<at::ScalarType> types;
   const auto input = leaf(4);
