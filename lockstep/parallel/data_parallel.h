@@ -89,7 +89,9 @@ class DataParallel {
 
   // Arguments and output may be anything that tensor_visitor.h knows or was told of. Tensors in the
   // arguments are dealt out, all else is copied; tensors in the output are collected, all else is
-  // the first replica's. A batch of fewer rows than devices is for the first ones.
+  // the first replica's. Scalars of several devices are collected as a vector, with a warning. A
+  // batch of fewer rows than devices is for the first ones. With one device the output is the
+  // module's own, wherever it is.
   template <class... Arguments>
   auto forward(const Arguments&... arguments) {
     using Inputs = std::tuple<Arguments...>;
@@ -105,7 +107,9 @@ class DataParallel {
       outputs[i] = std::apply([&](auto&... own) { return replica.forward(own...); }, inputs[i]);
     });
     times_.forward = watch.lap();
-    collect(outputs);
+    if (device_ids().size() > 1) {
+      collect(outputs);
+    }
     times_.gather = watch.lap();
     return std::move(*outputs.front());
   }

@@ -7,6 +7,7 @@
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -151,6 +152,32 @@ TEST(DataParallel, ArgumentsAndOutputsMayHaveAnyTensors) {
     EXPECT_EQ(factor, 3);
     EXPECT_THAT([&] { parallel(data, 3, std::optional(at::ones({1}))); },
                 ThrowsMessage<UsageError>(HasSubstr("pieces for 2 and for 1 devices")));
+  });
+}
+
+struct Warnings : c10::WarningHandler {
+  void process(const c10::Warning& warning) override { texts.push_back(warning.msg()); }
+  std::vector<std::string> texts;
+};
+
+// As in Python: the module's own output with one device, a vector with several.
+TEST(DataParallel, ALossStaysASingleNumberOnOneDevice) {
+  test::in_child([] {
+    c10::WarningUtils::set_warnAlways(true);  // Else once in a process, whatever ran before.
+    Warnings warnings;
+    const c10::WarningUtils::WarningHandlerGuard guard(&warnings);
+    const auto data = at::arange(4, at::kFloat);
+    const auto loss_on = [&](std::size_t devices, const at::Tensor& batch) {
+      DataParallel parallel(std::make_shared<Pairs>(), on_cpus(devices));
+      return parallel(batch, 1, std::optional<at::Tensor>()).first[1];
+    };
+    const auto loss = loss_on(1, data);
+    EXPECT_EQ(loss.dim(), 0);
+    EXPECT_EQ(loss.item<float>(), 6);
+    EXPECT_THAT(warnings.texts, ::testing::IsEmpty());
+    EXPECT_EQ(loss_on(2, data).sizes(), at::IntArrayRef({2}));
+    EXPECT_THAT(warnings.texts, ::testing::Contains(HasSubstr("collected as a vector")));
+    EXPECT_EQ(loss_on(2, data.narrow(0, 0, 1)).sizes(), at::IntArrayRef({1})) << "one is idle";
   });
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <c10/core/StreamGuard.h>
+#include <c10/util/Exception.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -220,6 +221,11 @@ at::Tensor gather(const std::vector<at::Tensor>& pieces, at::Device device, std:
   for (const auto& piece : pieces) {
     if (!piece.defined()) {
       return {};
+    }
+    if (piece.dim() == 0) {
+      TORCH_WARN_ONCE(
+          "DataParallel: an output is a single number on each device; they are collected as a "
+          "vector, so take its mean");
     }
     here.push_back((piece.dim() == 0 ? piece.unsqueeze(0) : piece).to(device));
   }
