@@ -8,11 +8,13 @@
 #include <torch/nn/functional/loss.h>
 #include <torch/utils.h>
 
-#include <algorithm>
-#include <chrono>
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <new>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
@@ -94,11 +96,38 @@ void row(const char* name, double data_parallel, double ddp) {
   std::printf("%-24s %12.1f %12.1f\n", name, data_parallel, ddp);
 }
 
+constexpr const char* kUsage =
+    "usage: data_parallel_vs_ddp [REPLICAS [STEPS]]\n"
+    "Trains a ResNet-18 with DataParallel on REPLICAS devices (1 to 16, 2 by default), then with\n"
+    "DistributedDataParallel on as many ranks, STEPS steps each (5 by default), and prints where\n"
+    "the time of a step goes. GPUs are used if there are that many, else the CPU.\n";
+
+int number(const char* name, std::string_view text, int most) {
+  int value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < 1 || value > most) {
+    throw lockstep::UsageError(std::string(name) + " is '" + std::string(text) +
+                               "', expected a whole number from 1 to " + std::to_string(most) +
+                               "; see --help");
+  }
+  return value;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const int replicas = std::clamp(argc > 1 ? std::atoi(argv[1]) : 2, 1, kMost);
-  const int steps = std::max(argc > 2 ? std::atoi(argv[2]) : 5, 1);
+  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
+  if (words.size() > 2) {
+    throw lockstep::UsageError(std::to_string(words.size()) +
+                               " arguments, expected at most 2; see --help");
+  }
+  const int replicas = words.empty() ? 2 : number("REPLICAS", words[0], kMost);
+  const int steps = words.size() < 2 ? 5 : number("STEPS", words[1], 1'000'000);
   void* memory =
       ::mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
@@ -154,6 +183,9 @@ int main(int argc, char** argv) try {
   for (int i = 0; i < replicas; ++i) {
     row(("peak MiB, device or rank " + std::to_string(i)).c_str(), dp.peak[i], ddp.peak[i]);
   }
+} catch (const lockstep::UsageError& error) {
+  std::fprintf(stderr, "data_parallel_vs_ddp: %s\n", error.what());
+  return 2;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "data_parallel_vs_ddp: %s\n", error.what());
   return 1;

@@ -154,6 +154,23 @@ def test_own_network_has_all_of_the_trainer(launcher):
     assert job.returncode == 2 and "mynet" in err
 
 
+def test_data_parallel_vs_ddp_explains_its_arguments(launcher):
+    def run(*arguments):
+        done = subprocess.run([BIN / "examples" / "data_parallel_vs_ddp", *arguments], env=launcher.environment(),
+                              capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout, done.stderr
+
+    code, out, err = run("--help")
+    assert code == 0 and out.startswith("usage: data_parallel_vs_ddp [REPLICAS [STEPS]]") and err == ""
+    for wrong in "abc", "0", "17", "2x", "":
+        expected = f"data_parallel_vs_ddp: REPLICAS is '{wrong}', expected a whole number from 1 to 16; see --help\n"
+        assert run(wrong) == (2, "", expected)
+    code, out, err = run("2", "-1")
+    assert (code, out) == (2, "") and "STEPS is '-1'" in err
+    code, out, err = run("1", "1", "1")
+    assert (code, out) == (2, "") and "expected at most 2" in err
+
+
 def test_data_parallel_and_ddp_are_compared(launcher):
     done = subprocess.run([BIN / "examples" / "data_parallel_vs_ddp", "2", "1"], env=launcher.environment(),
                           capture_output=True, text=True, timeout=120)
