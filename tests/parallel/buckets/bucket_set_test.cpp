@@ -125,6 +125,7 @@ TEST(BucketSet, UnderNoSyncNothingIsPlaced) {
     EXPECT_TRUE(trial.wrapped().weights[2].grad().equal(local[2]));
     EXPECT_FALSE(comm::is_placed(trial.wrapped().weights[2].grad().const_data_ptr()));
     trial.add(4);
+    EXPECT_EQ(trial.copied(), 4 * kWeightBytes) << "as docs/internals/gradient-memory.md says";
     auto expected = at::zeros({kWidth, kWidth});
     for (int rank = 0; rank < world.size(); ++rank) {
       const auto first = trial.local_gradients(rank, 3)[2];
@@ -132,6 +133,20 @@ TEST(BucketSet, UnderNoSyncNothingIsPlaced) {
       expected += both.mul(1.0 / world.size());
     }
     EXPECT_TRUE(trial.wrapped().weights[2].grad().equal(expected));
+  });
+}
+
+TEST(BucketSet, UnderNoSyncZeroedGradientsStayInTheirBuckets) {
+  on_ranks([](Group& world) {
+    Trial trial(world);
+    trial.steps(0, 3);
+    trial.wrapped().zero_grad(/*set_to_none=*/false);
+    {
+      const auto guard = trial.ddp().no_sync();
+      trial.add(3);
+    }
+    trial.add(4);
+    EXPECT_EQ(trial.copied(), 0U);
   });
 }
 
