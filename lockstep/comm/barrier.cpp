@@ -46,7 +46,7 @@ std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
 // agree on this.
 struct MissingRanks {
   std::string missing;   // "1, 3"; empty if all had come, or the store is gone too.
-  bool in_time = false;  // A connection broke before the deadline.
+  bool in_time = false;  // Something else than the deadline ended the wait.
 };
 
 MissingRanks find_missing(Group::State& state, std::uint64_t number, bool in_time) {
@@ -98,13 +98,16 @@ void Group::barrier(const CollectiveOptions& options) const {
     if (found.missing.empty()) {
       throw;
     }
-    const bool one = found.missing.find(',') == std::string::npos;
-    throw PeerError(what + ": " + (one ? "rank " : "ranks ") + found.missing +
-                    (found.in_time ? " had not arrived when a connection broke"
-                                   : " did not arrive within " + to_text(timeout)) +
-                    (lists(found.missing, rank()) ? " (this rank came too late)" : "") +
-                    "; see their logs" + (found.in_time ? "" : ", or raise the timeout") + " [" +
-                    error.what() + "]");
+    const std::string cause = error.what();
+    const std::string missing =
+        (found.missing.find(',') == std::string::npos ? "rank " : "ranks ") + found.missing;
+    const std::string late = lists(found.missing, rank()) ? " (this rank came too late)" : "";
+    if (found.in_time) {  // The cause says more: a rank ended, or called something else.
+      throw PeerError((cause.starts_with(what) ? "" : what + ": ") + cause + "; " + missing +
+                      " had not come to this barrier" + late);
+    }
+    throw PeerError(what + ": " + missing + " did not arrive within " + to_text(timeout) + late +
+                    "; see their logs, or raise the timeout [" + cause + "]");
   }
 }
 

@@ -1,3 +1,4 @@
+#include <ATen/ops/ones.h>
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -10,6 +11,8 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
 
 TEST(Barrier, HoldsEveryRankUntilTheLastCame) {
@@ -47,6 +50,24 @@ TEST(Barrier, SaysSoOnARankThatCameTooLate) {
                                              ? HasSubstr("(this rank came too late)")
                                              : HasSubstr("rank 1 did not arrive within 300 ms")));
   });
+}
+
+TEST(Barrier, SaysWhichRankCalledAnotherCollective) {
+  testing::run_ranks(
+      2,
+      [](Group& world) {
+        if (world.rank() == 1) {
+          EXPECT_THROW(world.all_reduce(at::ones({3})).wait(), PeerError);
+          return;
+        }
+        EXPECT_THAT(
+            [&] { world.barrier(); },
+            ThrowsMessage<PeerError>(AllOf(
+                StartsWith("barrier #1 on rank 0 of 2"), HasSubstr(" calls barrier, rank 1"),
+                HasSubstr(" calls all_reduce(sum, float32, 3 elements: 12 bytes)"),
+                HasSubstr("; rank 1 had not come to this barrier"), Not(HasSubstr("connection")))));
+      },
+      "shm");
 }
 
 }  // namespace
