@@ -9,6 +9,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/graph.h"
 #include "lockstep/parallel/autograd/backward_sink.h"
+#include "lockstep/parallel/checks/same_hook.h"
 #include "lockstep/parallel/checks/same_model.h"
 #include "lockstep/parallel/delayed/delayed_gradients.h"
 #include "lockstep/parallel/reducer.h"
@@ -34,6 +35,7 @@ void Replica::register_comm_hook(CommHook hook) {
           "out");
     }
     reducer_->register_comm_hook(std::move(hook));
+    announce_hook(group_, errors_.key());
   });
 }
 
@@ -182,6 +184,9 @@ void Replica::finish_step(const CommunicationTimes& times) {
   stats_.waiting_seconds += times.waiting.count();
   stats_.copied = times.copied;
   stats_.moved += times.moved;
+  if (stats_.steps == 0) {
+    require_same_hook(group_, errors_.key());
+  }
   count_step();
   check_.end_step(reducer_->parameters());
 }

@@ -7,6 +7,7 @@
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/store_post.h"
 #include "lockstep/comm/store_call.h"
+#include "lockstep/parallel/checks/same_hook.h"
 #include "lockstep/parallel/hooks/hook_error.h"
 
 namespace lockstep::parallel {
@@ -136,10 +137,12 @@ std::string StepErrors::left_by_others() noexcept {
     const auto text = std::make_shared<std::string>();
     const bool in_time =
         comm::within(kStorePatience, [text, store = group_.store(), key = key_, step = now_.step,
-                                      own = group_.rank(), size = group_.size()] {
-          for (int rank = 0; rank < size; ++rank) {
-            *text += rank == own ? "" : left_by(std::to_string(rank), *store, key, step);
+                                      self = RankOf{group_.rank(), group_.size()}] {
+          for (int rank = 0; rank < self.size; ++rank) {
+            *text += rank == self.rank ? "" : left_by(std::to_string(rank), *store, key, step);
           }
+          const auto hooks = hook_difference(*store, key, self);
+          *text += hooks.empty() ? "" : "; " + hooks;
         });
     return in_time ? *text : "";
   } catch (const std::exception&) {  // The group is gone.

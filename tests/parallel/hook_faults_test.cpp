@@ -113,6 +113,32 @@ TEST(HookFaults, AnExceptionOfTheUsersComesOutAsItIs) {
   }
 }
 
+// Over shared memory the collectives differ; those of gloo do not look at what is asked for.
+TEST(HookFaults, AHookOnOneRankAloneIsToldOnBoth) {
+  for (const char* backend : {"shm", "gloo"}) {
+    run_ranks(
+        2,
+        [](Group& world) {
+          DistributedDataParallel ddp(std::make_shared<Eventful>(), world);
+          if (world.rank() == 0) {
+            ddp.register_comm_hook(allreduce_hook(world));
+          }
+          const auto two_steps = [&] {
+            step(ddp, world);
+            step(ddp, world);
+          };
+          EXPECT_THAT(two_steps, ThrowsMessage<Error>(
+                                     HasSubstr("rank 0 has registered a communication hook and "
+                                               "rank 1 has not; register the same hook")));
+          if (world.rank() == 1) {
+            EXPECT_EQ(ddp.stats().steps, 0) << "no wrong gradient is used";
+            world.destroy();
+          }
+        },
+        backend);
+  }
+}
+
 // Rank 2 has one input, and takes part in the steps of the others afterwards.
 int inputs_in_join(const Group& world) { return world.rank() == 2 ? 1 : 4; }
 

@@ -15,10 +15,6 @@
 namespace lockstep::parallel {
 namespace {
 
-std::string rank_key(const std::string& key, int rank) {
-  return key + "/model/" + std::to_string(rank);
-}
-
 std::string who(const Group& group) {
   return "DistributedDataParallel on rank " + std::to_string(group.rank()) + " of " +
          std::to_string(group.size());
@@ -60,10 +56,10 @@ void compare_descriptions(const Group& group, const std::string& key) {
   int first_rank = -1;
   for (int rank = 0; rank < group.size(); ++rank) {
     // A rank that takes part left its description before the all_gather, which is over.
-    if (!store->check({rank_key(key, rank)})) {
+    if (!store->check({model_key(key, rank)})) {
       continue;
     }
-    const auto bytes = store->get(rank_key(key, rank));
+    const auto bytes = store->get(model_key(key, rank));
     const std::string text(bytes.begin(), bytes.end());
     if (first_rank < 0) {
       first = text;
@@ -119,6 +115,10 @@ std::string shape_of(const at::Tensor& tensor) {
 
 }  // namespace
 
+std::string model_key(const std::string& key, int rank) {
+  return key + "/model/" + std::to_string(rank);
+}
+
 std::string description_of(const std::vector<Parameter>& parameters, const NamedTensors& buffers) {
   std::string text;
   for (const auto& parameter : parameters) {
@@ -151,7 +151,7 @@ std::string difference(const std::string& first, const std::string& second, int 
 void require_same_model(const Group& group, const std::vector<Parameter>& parameters,
                         const NamedTensors& buffers, const std::string& key) {
   if (group.is_distributed()) {
-    comm::post(*group.store(), rank_key(key, group.rank()), description_of(parameters, buffers));
+    comm::post(*group.store(), model_key(key, group.rank()), description_of(parameters, buffers));
   }
   comm::as_peer_error(who(group) + ", comparing models", [&] {
     const auto counts = gather_counts(group, parameters);

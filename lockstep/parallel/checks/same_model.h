@@ -16,6 +16,9 @@ namespace lockstep::parallel {
 void require_same_model(const Group& group, const std::vector<Parameter>& parameters,
                         const NamedTensors& buffers, const std::string& key);
 
+// Where a rank leaves its description in the store.
+std::string model_key(const std::string& key, int rank);
+
 // "parameter layer1.0.conv1.weight Float [64, 64, 3, 3]", one line each.
 std::string description_of(const std::vector<Parameter>& parameters, const NamedTensors& buffers);
 
