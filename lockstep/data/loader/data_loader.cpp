@@ -118,11 +118,13 @@ struct DataLoader::State {
   }
 
   // No more than have something to do in this epoch. An epoch that was resumed may have had too few
-  // for the next one, which gets new ones.
+  // for the next one, which gets new ones; so does one behind workers that could not be
+  // initialized.
   std::shared_ptr<WorkerPool> workers(const EpochPlan& plan) {
     const auto most = std::max<std::int64_t>(plan.size() * parts, 1);
     const int wanted = static_cast<int>(std::min<std::int64_t>(options.num_workers, most));
-    if (wanted > 0 && (!pool || !pool->in_owner() || pool->num_workers() < wanted)) {
+    if (wanted > 0 &&
+        (!pool || !pool->in_owner() || pool->num_workers() < wanted || pool->has_init_error())) {
       const std::int64_t batches = std::int64_t{*options.prefetch_factor} * wanted;
       pool.reset();  // Its threads end with the epoch that has them.
       pool = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = wanted,

@@ -56,7 +56,7 @@ struct DataLoaderOptions {
   // How long the next batch may take, with workers; 0: for ever, Python's default. Ours is 30 min.
   std::optional<std::chrono::milliseconds> timeout;
   // Called once in each worker, with its number, before the first batch is given. If it throws,
-  // begin() throws that, as does each later one: make another loader.
+  // begin() throws that, and the next begin() tries with new workers.
   std::function<void(int worker)> worker_init_fn;
   // For shuffle; without one, LibTorch's default one, which torch::manual_seed() sets.
   std::optional<at::Generator> generator;

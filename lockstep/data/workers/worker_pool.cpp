@@ -88,6 +88,7 @@ struct WorkerPool::State {
   // With the lock held.
   void initialize(int id, std::unique_lock<std::mutex>& lock);
   void work_on_next(int id, std::unique_lock<std::mutex>& lock);
+  [[nodiscard]] bool has_init_error() const;
   void rethrow_init_error() const;
   void wait_for_end(Worker& worker, std::unique_lock<std::mutex>& lock);
   [[nodiscard]] std::string activity() const;
@@ -140,6 +141,11 @@ void WorkerPool::State::initialize(int id, std::unique_lock<std::mutex>& lock) {
   worker.initialized = true;
   --initializing;
   changed.notify_all();
+}
+
+bool WorkerPool::State::has_init_error() const {
+  return std::ranges::any_of(workers,
+                             [](const Worker& worker) { return worker.init_error != nullptr; });
 }
 
 void WorkerPool::State::rethrow_init_error() const {
@@ -287,10 +293,7 @@ WorkerPool::Result WorkerPool::next() {
     return nullptr;
   }
   const auto ready = [&] {
-    return state.initializing == 0 && (state.slot(state.given).ready ||
-                                       std::ranges::any_of(state.workers, [](const auto& worker) {
-                                         return worker.init_error != nullptr;
-                                       }));
+    return state.initializing == 0 && (state.slot(state.given).ready || state.has_init_error());
   };
   if (state.options.timeout.count() == 0) {
     state.changed.wait(lock, ready);
@@ -317,6 +320,11 @@ WorkerPool::Result WorkerPool::next() {
 std::int64_t WorkerPool::given() const { return state_->given; }
 
 int WorkerPool::num_workers() const { return state_->options.num_workers; }
+
+bool WorkerPool::has_init_error() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->has_init_error();
+}
 
 void WorkerPool::require_owner() const {
   if (!in_owner()) {

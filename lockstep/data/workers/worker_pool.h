@@ -60,6 +60,8 @@ class WorkerPool {
   [[nodiscard]] std::int64_t given() const;
 
   [[nodiscard]] int num_workers() const;
+  // Whether worker_init_fn has thrown in a worker: next() gives nothing then.
+  [[nodiscard]] bool has_init_error() const;
 
   [[nodiscard]] bool in_owner() const { return fork_guard_.in_owner(); }
 

@@ -160,8 +160,29 @@ TEST(DataLoader, WhatWorkerInitFnThrowsIsAnErrorThatNamesTheWorker) {
         EXPECT_THROW(std::rethrow_if_nested(error), std::out_of_range);
       }
     }
-    EXPECT_EQ(calls, workers);
+    EXPECT_EQ(calls, 3 * workers) << "each epoch tries with new ones";
   }
+}
+
+TEST(DataLoader, TheEpochBehindAWorkerInitFnThatThrewTriesAgain) {
+  std::atomic<int> failures_left = 2;
+  std::atomic<int> calls = 0;
+  DataLoader loader(Watched(12, [](std::int64_t) {}),
+                    {.num_workers = 2, .worker_init_fn = [&](int worker) {
+                       ++calls;
+                       if (worker == 1 && failures_left-- > 0) {
+                         throw IoError("no connection");
+                       }
+                     }});
+  const auto fails =
+      ThrowsMessage<IoError>("DataLoader: worker_init_fn of worker 1: no connection");
+  EXPECT_THAT([&] { (void)loader.begin(); }, fails);
+  loader.prefetch();
+  EXPECT_THAT([&] { (void)loader.begin(); }, fails);
+  EXPECT_EQ(loader.state_dict().epoch, 0) << "nothing of it was given";
+  EXPECT_EQ(epoch_of(loader).size(), 12);
+  EXPECT_EQ(epoch_of(loader).size(), 12);
+  EXPECT_EQ(calls, 3 * 2) << "workers that were initialized stay";
 }
 
 TEST(DataLoader, StartsNoMoreWorkersThanThereAreBatches) {

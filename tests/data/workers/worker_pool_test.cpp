@@ -159,6 +159,7 @@ TEST(WorkerPool, InitializesEachWorkerOnceBeforeItsFirstResult) {
   }
   EXPECT_FALSE(too_early);
   EXPECT_EQ(calls, (std::multiset<int>{0, 1, 2}));
+  EXPECT_FALSE(pool.has_init_error());
 }
 
 TEST(WorkerPool, AnInitializationThatFailsArrivesInsteadOfEveryResult) {
@@ -179,6 +180,7 @@ TEST(WorkerPool, AnInitializationThatFailsArrivesInsteadOfEveryResult) {
       }
     }
     EXPECT_EQ(calls, workers);
+    EXPECT_TRUE(pool.has_init_error());
   }
 }
 
