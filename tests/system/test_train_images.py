@@ -63,7 +63,11 @@ def test_more_bad_files_than_allowed_end_the_run(tmp_path):
     done = train(tmp_path, *SMALL, "--batch-size", 10, "--nproc", 2, "--max-bad", 0, "--resume", "no", code=1)
     assert "set max_bad (--max-bad)" in done.stderr
     done = train(tmp_path, *SMALL, "--batch-size", 10, "--nproc", 2, "--max-bad", 5, "--json")
-    assert json.loads(done.stdout)["bad_files"] == 5
+    told = json.loads(done.stdout)
+    assert told["bad_files"] == 5 and len(told["bad_file_list"]) == 5
+    for path in bad:
+        named = [text for text in told["bad_file_list"] if f"{path.parent.name}/{path.name}'" in text]
+        assert len(named) == 1, told["bad_file_list"]
 
 
 def test_what_is_no_image_is_told_at_the_start(tmp_path):

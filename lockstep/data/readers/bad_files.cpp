@@ -178,6 +178,15 @@ std::string BadFiles::summary() const {
   return summary_locked("; other samples take their places");
 }
 
+std::vector<std::string> BadFiles::listed() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> files;
+  for (const auto& [kind, reason] : reasons_) {
+    files.insert(files.end(), reason.examples.begin(), reason.examples.end());
+  }
+  return files;
+}
+
 std::string BadFiles::summary_locked(const std::string& consequence) const {
   if (count_ == 0) {
     return "";

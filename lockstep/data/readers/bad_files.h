@@ -42,6 +42,8 @@ class BadFiles {
 
   // One line, and one for each reason with its number and first paths; "" if there are none.
   [[nodiscard]] std::string summary() const;
+  // The files that the summary names, each with what is wrong with it: the first of each reason.
+  [[nodiscard]] std::vector<std::string> listed() const;
 
   // For other processes that read the same set: what this one has met, as bytes, and what another
   // one has, so that a file which both have met counts once. Neither looks at `max_bad`. Throws

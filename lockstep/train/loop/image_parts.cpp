@@ -218,7 +218,8 @@ ImageNews image_news(const Group& group, const DataSource& source) {
   for (const auto& [root, files] : bad) {
     news.bad_files = news.bad_files.value_or(0) + files.count();
     if (files.count() > 0) {
-      news.bad_file_list += (news.bad_file_list.empty() ? "" : "\n") + files.summary();
+      const auto listed = files.listed();
+      news.bad_file_list.insert(news.bad_file_list.end(), listed.begin(), listed.end());
       const auto lines = lockstep::split(files.summary(), '\n');
       news.lines.insert(news.lines.end(), lines.begin(), lines.end());
     }

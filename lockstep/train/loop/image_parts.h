@@ -51,8 +51,8 @@ std::string describe_data(const DataSource& source);
 struct ImageNews {
   // That any rank has met, each once; nothing of data that is not read from image files.
   std::optional<std::int64_t> bad_files;
-  std::string bad_file_list;       // Which and why, as far as BadFiles::summary() lists them.
-  std::vector<std::string> lines;  // Which and why, and rank 0's caches; for people.
+  std::vector<std::string> bad_file_list;  // Which and why, as far as BadFiles::listed() has them.
+  std::vector<std::string> lines;          // The same, and rank 0's caches; for people.
 };
 // All ranks call it, and all get the same bad files.
 ImageNews image_news(const Group& group, const DataSource& source);

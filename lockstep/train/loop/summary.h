@@ -20,11 +20,11 @@ struct SummaryFacts {
   std::string unit = "images";
   int restarts = 0;
   double restart_seconds = 0;
-  std::optional<double> seconds_of_job = {};   // With restarts; nothing if that is not known.
-  bool is_resumed = false;                     // Earlier starts took time, too.
-  std::optional<std::int64_t> bad_files = {};  // Of data that is read from image files.
-  std::string bad_file_list = {};              // Which and why; "" if there are none.
-  std::vector<std::string> data = {};          // What its files have to tell, line by line.
+  std::optional<double> seconds_of_job = {};    // With restarts; nothing if that is not known.
+  bool is_resumed = false;                      // Earlier starts took time, too.
+  std::optional<std::int64_t> bad_files = {};   // Of data that is read from image files.
+  std::vector<std::string> bad_file_list = {};  // Which and why; some of each reason.
+  std::vector<std::string> data = {};           // What its files have to tell, line by line.
 };
 
 // 0 if the run was finished and its last checkpoint saved, else 1; of one that a signal stopped,

@@ -14,7 +14,9 @@ namespace lockstep::data {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::ThrowsMessage;
@@ -33,6 +35,20 @@ TEST(BadFiles, OneSummaryHasNumbersPathsAndReasons) {
             "  image 'a/2.jpg': JPEG: the data end in row 120 of 300\n"
             "1: the file has N bytes, expected an image\n"
             "  'b/3.png': the file has 0 bytes, expected an image");
+}
+
+TEST(BadFiles, ListsTheFilesThatTheSummaryNames) {
+  BadFiles bad;
+  EXPECT_THAT(bad.listed(), IsEmpty());
+  bad.add(4, "b/3.png", "the file has 0 bytes, expected an image");
+  for (int i = 0; i < 9; ++i) {
+    const std::string path = "a/" + std::to_string(i) + ".jpg";
+    bad.add(10 + i, path, "image '" + path + "': no JPEG");
+  }
+  EXPECT_THAT(bad.listed(), ElementsAre("image 'a/0.jpg': no JPEG", "image 'a/1.jpg': no JPEG",
+                                        "image 'a/2.jpg': no JPEG", "image 'a/3.jpg': no JPEG",
+                                        "image 'a/4.jpg': no JPEG",
+                                        "'b/3.png': the file has 0 bytes, expected an image"));
 }
 
 TEST(BadFiles, AFileThatIsMetInEveryEpochCountsOnce) {

@@ -152,6 +152,10 @@ TEST(ImageNewsOfRanks, HasEachBadFileOnce) {
                                      "places") {
         throw UsageError("rank " + std::to_string(rank) + ": " + lines.at(0));
       }
+      if (news.bad_file_list.size() != 3) {
+        throw UsageError("rank " + std::to_string(rank) + " lists " +
+                         std::to_string(news.bad_file_list.size()));
+      }
     });
     return 0;
   });

@@ -130,9 +130,10 @@ TEST(Summary, TellsTheTestPartAndBadFiles) {
               HasSubstr("\"test_loss\": 0.75, \"test_top1\": 81.5, \"test_top5\": 95, "
                         "\"test_samples\": 50, \"bad_files\": 1, "));
   EXPECT_THAT(summary_json(facts), testing::Not(HasSubstr("bad_file_list")));
-  facts.bad_file_list = "1 file cannot be read\n1: it is empty";
-  EXPECT_THAT(summary_json(facts),
-              HasSubstr("\"bad_file_list\": \"1 file cannot be read\\u000a1: it is empty\", "));
+  facts.bad_file_list = {"'a.jpg': it is empty", "'b.jpg': it is empty"};
+  EXPECT_THAT(
+      summary_json(facts),
+      HasSubstr("\"bad_file_list\": [\"'a.jpg': it is empty\", \"'b.jpg': it is empty\"], "));
   EXPECT_THAT(evaluation_text({.top1 = 50}, false, end.test),
               HasSubstr("\ntest: loss 0.7500, accuracy 81.50 %, top-5 95.00 % of 50 samples\n"));
   EXPECT_THAT(evaluation_text({.top1 = 50}, true, end.test), HasSubstr("\"test_top1\": 81.5"));
