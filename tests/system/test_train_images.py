@@ -51,7 +51,7 @@ def test_scores_are_of_the_files_that_can_be_read(tmp_path):
     for ranks in (1, 2):
         flags = [*SMALL, "--global-batch-size", 4, "--output", f"runs{ranks}", "--nproc", ranks]
         out = train(tmp_path, *flags).stdout
-        assert "scores are without 1 file of validation or test" in out
+        assert "scores of the validation part are without 1 file" in out
         assert json.loads(train(tmp_path, *flags, "--eval-only", "--json").stdout)["samples"] == 10
 
 

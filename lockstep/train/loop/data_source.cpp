@@ -184,6 +184,10 @@ DataSource finish_folder(const TrainConfig& config, const data::ImageFolderIndex
   return source;
 }
 
+ImagePart train_part(std::shared_ptr<const data::ImageFolder> images) {
+  return {.name = "training", .images = std::move(images), .is_scored = false};
+}
+
 // A folder of classes, without a part for validation. In place of a bad file comes one of its part,
 // so that no image both trains and validates.
 DataSource split_folder(const TrainConfig& config, const std::string& root) {
@@ -199,7 +203,7 @@ DataSource split_folder(const TrainConfig& config, const std::string& root) {
   reading.may_replace = one_of(parts.validation, index.images.size());
   auto validation =
       std::make_shared<data::ImageFolder>(index, validation_transform(config), reading);
-  source.folders = {train, validation};
+  source.folders = {train_part(train), {"validation", validation}};
   source.is_split_by_seed = true;
   source.index = index_of(static_cast<std::int64_t>(parts.train.size()),
                           static_cast<std::int64_t>(parts.validation.size()), checksum(index));
@@ -219,19 +223,20 @@ DataSource image_folder(const TrainConfig& config) {
       const auto train = data::index_image_folder((root / "train").string());
       const auto validation = index_part((root / name).string(), train);
       auto source = finish_folder(config, train);
-      source.folders = {
-          std::make_shared<data::ImageFolder>(train, train_transform(config),
-                                              train_reading(config, train)),
-          std::make_shared<data::ImageFolder>(validation, validation_transform(config),
-                                              evaluation_reading(config, validation))};
-      source.train = source.folders[0];
-      source.validation = source.folders[1];
+      const auto train_images = std::make_shared<data::ImageFolder>(train, train_transform(config),
+                                                                    train_reading(config, train));
+      const auto validation_images = std::make_shared<data::ImageFolder>(
+          validation, validation_transform(config), evaluation_reading(config, validation));
+      source.folders = {train_part(train_images), {"validation", validation_images}};
+      source.train = train_images;
+      source.validation = validation_images;
       source.index = index_of(source.train->size(), source.validation->size(),
                               checksum(train) + "/" + checksum(validation));
       if (const auto test = index_test_part(root.string(), name, train, source.warnings)) {
-        source.folders.push_back(std::make_shared<data::ImageFolder>(
-            *test, validation_transform(config), evaluation_reading(config, *test)));
-        source.test = source.folders.back();
+        const auto test_images = std::make_shared<data::ImageFolder>(
+            *test, validation_transform(config), evaluation_reading(config, *test));
+        source.folders.push_back({"test", test_images});
+        source.test = test_images;
         source.test_index =
             std::to_string(source.test->size()) + " samples, checksum " + checksum(*test);
       }

@@ -13,6 +13,13 @@
 
 namespace lockstep::train {
 
+// A part that is read from image files.
+struct ImagePart {
+  std::string name;  // For people: "training", "validation" or "test".
+  std::shared_ptr<const data::ImageFolder> images;
+  bool is_scored = true;  // Not so the part that trains.
+};
+
 struct DataSource {
   std::string name;         // Short, for the folder of the run: "fashion-mnist".
   std::string description;  // For people: what and from where.
@@ -28,8 +35,8 @@ struct DataSource {
   bool is_split_by_seed = false;  // The validation part was drawn from the training data.
   std::string index;       // Equal where the samples are: sizes and a checksum of labels or paths.
   std::string test_index;  // The same of `test`, on which nothing that is learned depends.
-  // The parts that are read from image files, which can tell what was skipped or bad; else empty.
-  std::vector<std::shared_ptr<const data::ImageFolder>> folders;
+  // Which can tell what was skipped or bad; empty if nothing is read from image files.
+  std::vector<ImagePart> folders;
   std::vector<std::string> warnings;  // What of the data is not used, and why.
 
   [[nodiscard]] bool is_table() const { return input.size() == 1; }

@@ -192,9 +192,9 @@ std::string describe_data(const DataSource& source) {
                                  std::to_string(source.num_classes) + " classes from " +
                                  source.description + source.note};
   std::set<std::string> roots;
-  for (const auto& folder : source.folders) {
-    if (roots.insert(folder->index().root).second) {  // Two parts may be of one folder.
-      lines.push_back(folder->index().summary());
+  for (const auto& part : source.folders) {
+    if (roots.insert(part.images->index().root).second) {  // Two parts may be of one folder.
+      lines.push_back(part.images->index().summary());
     }
   }
   return join(lines, "\n");
@@ -203,16 +203,20 @@ std::string describe_data(const DataSource& source) {
 ImageNews image_news(const Group& group, const DataSource& source) {
   std::map<std::string, data::BadFiles> bad;
   std::set<std::string> caches;
-  std::int64_t not_scored = 0;
-  for (const auto& folder : source.folders) {
-    auto& all = bad[folder->index().root];
+  std::vector<std::string> not_scored;
+  for (const auto& part : source.folders) {
+    auto& all = bad[part.images->index().root];
     data::BadFiles of_part;
-    for (const auto& packed : group.all_gather_bytes(folder->bad_files().packed())) {
+    for (const auto& packed : group.all_gather_bytes(part.images->bad_files().packed())) {
       all.merge(packed);
       of_part.merge(packed);
     }
-    not_scored += folder == source.folders.front() ? 0 : of_part.count();  // The first one trains.
-    caches.insert(folder->cache_summary());
+    if (part.is_scored && of_part.count() > 0) {
+      not_scored.push_back("scores of the " + part.name + " part are without " +
+                           std::to_string(of_part.count()) +
+                           (of_part.count() == 1 ? " file" : " files"));
+    }
+    caches.insert(part.images->cache_summary());
   }
   ImageNews news;
   for (const auto& [root, files] : bad) {
@@ -224,10 +228,7 @@ ImageNews image_news(const Group& group, const DataSource& source) {
       news.lines.insert(news.lines.end(), lines.begin(), lines.end());
     }
   }
-  if (not_scored > 0) {
-    news.lines.push_back("scores are without " + std::to_string(not_scored) +
-                         (not_scored == 1 ? " file" : " files") + " of validation or test");
-  }
+  news.lines.insert(news.lines.end(), not_scored.begin(), not_scored.end());
   caches.erase("");
   news.lines.insert(news.lines.end(), caches.begin(), caches.end());
   return news;

@@ -94,7 +94,8 @@ TEST(RequireFittingFlags, RefusesThoseOfOtherData) {
   write_bytes(folder.path + "/a/0.ppm", ppm());
   auto photos = toys::table();
   photos.input = {3, 8, 8};
-  photos.folders = {std::make_shared<data::ImageFolder>(data::index_image_folder(folder.path))};
+  photos.folders = {
+      {"validation", std::make_shared<data::ImageFolder>(data::index_image_folder(folder.path))}};
   EXPECT_NO_THROW(require_fitting_flags({.decode = "fast", .hflip = 0.5}, photos));
   EXPECT_NO_THROW(require_fitting_flags({.input_size = 96}, photos));
   EXPECT_NO_THROW(require_fitting_flags({.label = "class"}, table));
@@ -114,7 +115,7 @@ TEST(DescribeData, HasAllPartsAndWhatWasSkipped) {
   write_bytes(folder.path + "/a/notes.txt", "");
   const auto images = std::make_shared<data::ImageFolder>(data::index_image_folder(folder.path));
   source.test = images;
-  source.folders = {images, images};
+  source.folders = {{"validation", images}, {"test", images}};
   EXPECT_EQ(describe_data(source),
             "5 training, 3 validation and 1 test rows in 3 classes from 'somewhere'\n'" +
                 folder.path +
@@ -144,7 +145,7 @@ TEST(ImageNewsOfRanks, HasEachBadFileOnce) {
         throw UsageError("rank " + std::to_string(rank) + " met others");
       }
       DataSource source = toys::table();
-      source.folders = {images};
+      source.folders = {{.name = "training", .images = images, .is_scored = false}};
       const auto news = image_news(world, source);
       const auto& lines = news.lines;
       if (news.bad_files != 3 || lines.at(0) !=
@@ -160,6 +161,33 @@ TEST(ImageNewsOfRanks, HasEachBadFileOnce) {
     return 0;
   });
   EXPECT_EQ(status, 0);
+}
+
+// In whatever order they come.
+TEST(ImageNewsOfRanks, NamesThePartsWhoseScoresLackFiles) {
+  const toys::Folder folder;
+  for (const char* part : {"val", "train", "test"}) {
+    write_bytes(folder.path + "/" + part + "/a/0.ppm", "");
+    write_bytes(folder.path + "/" + part + "/a/1.ppm", ppm());
+  }
+  write_bytes(folder.path + "/val/a/2.ppm", "");
+  const auto read = [&](const std::string& part) {
+    auto images = std::make_shared<data::ImageFolder>(
+        data::index_image_folder(folder.path + "/" + part), data::ImageReading{.max_bad = -1});
+    for (std::int64_t i = 0; i < images->size(); ++i) {
+      (void)images->get(i);
+    }
+    return images;
+  };
+  DataSource source = toys::table();
+  source.folders = {{"validation", read("val")},
+                    {.name = "training", .images = read("train"), .is_scored = false},
+                    {"test", read("test")}};
+  const auto news = image_news(init_process_group(), source);
+  EXPECT_EQ(news.bad_files, 4);
+  EXPECT_THAT(news.lines, testing::Contains("scores of the validation part are without 2 files"));
+  EXPECT_THAT(news.lines, testing::Contains("scores of the test part are without 1 file"));
+  EXPECT_THAT(news.lines, testing::Not(testing::Contains(HasSubstr("of the training part"))));
 }
 
 TEST(ImageNewsOfRanks, IsNothingWithoutImageFiles) {

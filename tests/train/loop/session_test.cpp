@@ -143,7 +143,8 @@ TEST(Train, ScoresAreOfTheFilesThatCanBeRead) {
   EXPECT_THAT(scores, testing::HasSubstr("\"test_samples\": 7"));
   config.json = false;
   EXPECT_THAT(printed_by(config),
-              testing::HasSubstr("scores are without 2 files of validation or test"));
+              testing::HasSubstr("scores of the validation part are without 1 file\n"
+                                 "scores of the test part are without 1 file"));
 }
 
 TEST(Train, TheCacheIsToldAndChangesNoNumber) {
