@@ -255,7 +255,7 @@ def test_what_is_no_data_says_what_is_expected(tmp_path):
     (tmp_path / "empty.csv").touch()
     for data in ("none", "flat", "empty.csv"):
         done = train(tmp_path, data, code=2)
-        assert f"'{data}' has " in done.stderr and "HINT: " in done.stderr
+        assert f"'{data}'" in done.stderr and "expected a" in done.stderr and "HINT: " in done.stderr
 
 
 @pytest.mark.parametrize("starter", [["torchrun"], ["lockstep", "run"], ["srun"]], ids="-".join)

@@ -22,8 +22,8 @@ struct Table {
 
 // Features are float32 [N, columns - 1], in the file's order and not scaled; labels are int64 [N].
 // The header is found by itself; gzip is unpacked. Throws IoError naming path and row if the file
-// is not such a table, has no column but the labels, or a label is no whole number from 0 to 1e9;
-// UsageError if it has no such column.
+// is not such a table (NoRows, of readers/csv.h, if it has none), has no column but the labels, or
+// a label is no whole number from 0 to 1e9; UsageError if it has no such column.
 Table load_table(const std::string& path, const TableOptions& options = {});
 
 // Its rows alone.

@@ -105,8 +105,9 @@ class CsvParser {
 
   CsvTable finish() {
     if (table_.rows == 0) {
-      throw IoError("csv '" + printable_name(name_) + "': there is no row of numbers in " +
-                    std::to_string(line_) + " lines" + header_hint_);
+      throw NoRows("csv '" + printable_name(name_) + "': there is no row of numbers in " +
+                   std::to_string(line_) + " lines, expected a header, if any, and rows" +
+                   (header_hint_.empty() ? "; HINT: give rows such as 0.5,1.25,0" : header_hint_));
     }
     return std::move(table_);
   }

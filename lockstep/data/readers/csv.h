@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep::data {
 
 struct CsvTable {
@@ -23,6 +25,12 @@ struct CsvTable {
 
 struct CsvOptions {
   char separator = ',';
+};
+
+// There is no row of numbers in a file: it is empty, or has a header alone.
+class NoRows : public IoError {
+ public:
+  using IoError::IoError;
 };
 
 // Throws IoError starting with `name`.

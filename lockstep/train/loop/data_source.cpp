@@ -17,6 +17,7 @@
 #include "lockstep/data/datasets/generated_images.h"
 #include "lockstep/data/datasets/image_folder_dataset.h"
 #include "lockstep/data/datasets/table.h"
+#include "lockstep/data/readers/csv.h"
 #include "lockstep/data/samplers/random_samplers.h"
 #include "lockstep/train/loop/image_parts.h"
 
@@ -105,6 +106,15 @@ DataSource cifar_folder(const std::string& folder, const Read& read) {
   return source;
 }
 
+// A file without rows is another one than was meant: the command is wrong, not the disk.
+data::Table read_table(const std::string& path, const data::TableOptions& options) {
+  try {
+    return data::load_table(path, options);
+  } catch (const data::NoRows& error) {
+    throw UsageError(error.what());
+  }
+}
+
 // Columns have mean 0 and deviation 1 over the rows that train.
 DataSource table(const TrainConfig& config) {
   data::TableOptions options;
@@ -113,8 +123,7 @@ DataSource table(const TrainConfig& config) {
   } else {
     options.label_name = config.label;
   }
-  require_rows(config.data);
-  auto read = data::load_table(config.data, options);
+  auto read = read_table(config.data, options);
   const auto all = std::make_shared<data::TensorDataset>(std::move(read.rows));
   const auto parts = split(all, config);
   const auto rows = [&](const std::vector<std::int64_t>& indices) {

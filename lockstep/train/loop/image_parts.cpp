@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <utility>
@@ -60,29 +59,6 @@ void require_class_folders(const std::string& root) {
                      "CIFAR; HINT: " +
                      (std::filesystem::path(root) / "cat/1.jpg").string() + ", " +
                      (std::filesystem::path(root) / "dog/2.jpg").string());
-  }
-}
-
-void require_rows(const std::string& path) {
-  constexpr std::uintmax_t kSmall = 1 << 16;
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path, error);
-  if (error || bytes > kSmall) {
-    return;
-  }
-  std::ifstream file(path);
-  if (file.peek() == 0x1f) {  // gzip: its bytes have no lines.
-    return;
-  }
-  std::int64_t lines = 0;
-  for (std::string line; std::getline(file, line);) {
-    lines += trim(line).empty() ? 0 : 1;
-  }
-  if (lines < 2 && !file.bad()) {
-    throw UsageError("'" + path + "' has " + (lines == 0 ? "nothing" : "one line") +
-                     " in it, expected a table: a header, if any, and at least two rows of "
-                     "numbers, the class in the last column; HINT: give a CSV with rows such as "
-                     "0.5,1.25,0");
   }
 }
 

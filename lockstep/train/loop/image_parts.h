@@ -17,8 +17,6 @@ namespace lockstep::train {
 
 // Throws UsageError that says what is expected if there is no folder in it, for a class.
 void require_class_folders(const std::string& root);
-// The same of a file that has fewer lines than a table.
-void require_rows(const std::string& path);
 
 // By --max-bad, --cache and --decode. What is not learned from is decoded exactly, so that fast
 // decoding is seen in the accuracy.

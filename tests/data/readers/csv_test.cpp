@@ -46,13 +46,21 @@ TEST(ParseCsv, WhatIsWrongIsNamedByLineAndColumn) {
   refuses("1,2\n3,nan\n", "column 2 is 'nan'");
   refuses("1,2\n3,1e999\n", "column 2 is '1e999'");
   refuses("1,2\n3,4 5\n", "column 2 is '4 5'");
-  refuses("", "there is no row of numbers in 0 lines");
-  refuses("a,b\n", "there is no row of numbers in 1 lines");
   refuses("1\n" + std::string(100, 'z'), "'" + std::string(40, 'z') + "...'");
 }
 
 void expect_refused(const std::string& text, const std::string& part) {
   EXPECT_THAT([&] { parse_csv(text, "file"); }, ThrowsMessage<IoError>(HasSubstr(part))) << text;
+}
+
+TEST(ParseCsv, WithoutARowSaysWhatIsExpected) {
+  for (const auto& [text, lines] : {std::pair("", "0"), {"\n \n", "2"}, {"a,b\n", "1"}}) {
+    EXPECT_THAT(
+        [&] { parse_csv(text, "file"); },
+        ThrowsMessage<NoRows>("csv 'file': there is no row of numbers in " + std::string(lines) +
+                              " lines, expected a header, if any, and rows; HINT: give "
+                              "rows such as 0.5,1.25,0"));
+  }
 }
 
 TEST(ParseCsv, ABrokenFirstRowIsNoHeader) {
@@ -90,7 +98,10 @@ TEST(ParseCsv, AnotherSeparatorGetsAHint) {
                  "number" +
                      hint);
   expect_refused("a;b\n1,5;2,5\n", "line 2: 3 fields, expected 1 as in the lines before" + hint);
-  expect_refused("1;2\n", "there is no row of numbers in 1 lines" + hint);
+  expect_refused("1;2\n",
+                 "there is no row of numbers in 1 lines, expected a header, if any, and "
+                 "rows" +
+                     hint);
   expect_refused("1\t2\n3\t4\n", hint);
   expect_refused("\"a\";\"b\"\n1;2\n", hint);
 }

@@ -223,8 +223,10 @@ TEST(OpenData, WhatIsNoDataSaysWhatIsExpected) {
   write_image(folder.path + "/parts/train/0.ppm", 1);
   write_classes(folder.path + "/parts/val", 1);
   EXPECT_THAT([&] { open_data({.data = folder.path + "/parts"}); }, refused("no folder in it"));
-  for (const auto& [content, text] :
-       {std::pair("", "has nothing"), {"\n \n", "has nothing"}, {"a,b,class\n", "has one line"}}) {
+  for (const auto& [content, text] : {std::pair("", "no row of numbers in 0 lines"),
+                                      {"\n \n", "no row of numbers in 2 lines"},
+                                      {"a,b,class\n", "no row of numbers in 1 lines"},
+                                      {"1,2,0\n", "has 1 samples"}}) {
     std::ofstream(folder.path + "/t.csv") << content;
     EXPECT_THAT([&] { open_data({.data = folder.path + "/t.csv"}); }, refused(text));
   }
