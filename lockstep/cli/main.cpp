@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <exception>
 #include <filesystem>
 #include <string>
@@ -16,6 +15,7 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/base/heap.h"
 #include "lockstep/base/nearest.h"
+#include "lockstep/base/stop_notice.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/run.h"
 
@@ -37,15 +37,6 @@ std::string own_folder() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
   return error ? "." : path.parent_path().string();
-}
-
-// A scheduler's notice is not to end the trainer while its libraries are loaded, as a failure: it
-// looks at the notice when it can save.
-void hold_back_notice_of_stop() {
-  sigset_t notice;
-  ::sigemptyset(&notice);
-  ::sigaddset(&notice, SIGUSR1);
-  ::sigprocmask(SIG_BLOCK, &notice, nullptr);
 }
 
 // "run" and every X for which there is a lockstep-X that can be executed.
@@ -108,7 +99,7 @@ int run_main(int argc, char** argv) {
   }
   if (command == "train") {
     keep_freed_memory_of_mimalloc();
-    hold_back_notice_of_stop();
+    hold_back_stop_notice();  // The trainer looks at it when it can save.
   }
   return execute_sibling(folder, command, argv + 1);
 }

@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
+#include "lockstep/base/stop_notice.h"
 #include "lockstep/base/text.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/comm/store_server.h"
@@ -20,7 +21,6 @@
 #include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/program/flags.h"
 #include "lockstep/train/program/start.h"
-#include "lockstep/train/run/stop_request.h"
 
 namespace lockstep::train {
 namespace {

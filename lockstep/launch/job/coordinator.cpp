@@ -4,6 +4,7 @@
 #include <csignal>
 
 #include "lockstep/base/process_tree.h"
+#include "lockstep/base/stop_notice.h"
 #include "lockstep/base/text.h"
 #include "lockstep/launch/job/node_ranks.h"
 #include "lockstep/launch/job/report.h"

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/stop_notice.h"
+
 namespace lockstep::launch {
 
 struct Failure {
@@ -25,16 +27,10 @@ struct Failure {
   std::string log_path;     // Empty: not kept.
 };
 
-// EX_TEMPFAIL of sysexits.h. A worker that ends with it was asked to stop, has saved its work, and
-// goes on when the same job is started again: no failure, although not 0.
-inline constexpr int kStoppedInOrder = 75;
-
+// No failure, then: it goes on when the same job is started again.
 inline bool stopped_in_order(const Failure& failure) {
   return failure.signal == 0 && failure.exit_code == kStoppedInOrder;
 }
-
-// EX_IOERR. A worker that ends with it was asked to stop, too, but could not save its work.
-inline constexpr int kStoppedUnsaved = 74;
 
 inline bool stopped_unsaved(const Failure& failure) {
   return failure.signal == 0 && failure.exit_code == kStoppedUnsaved;

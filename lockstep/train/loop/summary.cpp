@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "lockstep/base/process_tree.h"
+#include "lockstep/base/stop_notice.h"
 #include "lockstep/base/text.h"
 #include "lockstep/log/metrics.h"
 #include "lockstep/train/run/closing_summary.h"

@@ -9,6 +9,7 @@
 #include <ctime>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/stop_notice.h"
 
 namespace lockstep::train {
 namespace {
@@ -60,19 +61,16 @@ void on_signal(int signal, siginfo_t* info, void* /*context*/) {
 
 void do_nothing(int /*signal*/) {}
 
-void change_mask(int how, int signal) {
+void unblock(int signal) {
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, signal);
-  ::pthread_sigmask(how, &signals, nullptr);
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 
 bool is_ignored(const struct sigaction& action) { return action.sa_handler == SIG_IGN; }
 
 }  // namespace
-
-void hold_back_stop_notice() { change_mask(SIG_BLOCK, SIGUSR1); }
-void let_stop_notice_in() { change_mask(SIG_UNBLOCK, SIGUSR1); }
 
 StopRequest::StopRequest() {
   if (in_use.exchange(true)) {
@@ -92,7 +90,7 @@ StopRequest::StopRequest() {
   }
   ::pthread_sigmask(SIG_SETMASK, nullptr, &mask_before);
   for (const int signal : kSignals) {
-    change_mask(SIG_UNBLOCK, signal);
+    unblock(signal);  // One by one: those that waited come in this order.
   }
 }
 

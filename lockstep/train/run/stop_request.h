@@ -3,26 +3,13 @@
 
 namespace lockstep::train {
 
-// What a process that stopped in order by SIGUSR1 ends with: the same command resumes it. It is
-// EX_TEMPFAIL of sysexits.h; `lockstep run` restarts nothing then.
-inline constexpr int kStoppedInOrder = 75;
-// What one ends with that a signal stopped, but whose checkpoint could not be saved: its last steps
-// are lost, so nobody shall take it for a stop in order. It is EX_IOERR of sysexits.h.
-inline constexpr int kStoppedUnsaved = 74;
-
-// Holds SIGUSR1 back, in this thread and in those and the processes that it starts, until a
-// StopRequest is made: a notice that comes while a run starts would end it as a failure. It says
-// nothing to the other signals, which may end what has done nothing yet.
-void hold_back_stop_notice();
-// For a process that makes no StopRequest. One that came meanwhile comes now.
-void let_stop_notice_in();
-
 // While it lives, the first SIGINT, SIGTERM, SIGUSR1 or SIGHUP sets a flag, which the training loop
 // looks at after each step. The second one ends the process at once, with 128 + its number. A
 // second SIGHUP does not: a terminal that closes sends it more than once. The same signal from the
 // parent and from elsewhere within five seconds counts once: a scheduler signals all processes of a
 // job, and the launcher passes its own on. What was ignored before stays ignored (nohup). What was
-// blocked in this thread is not, until the end: one that waited comes when the object is made.
+// blocked in this thread is not, until the end: one that waited (base/stop_notice.h) comes when the
+// object is made.
 //
 // One at a time in a process, because signals have no owner.
 class StopRequest {

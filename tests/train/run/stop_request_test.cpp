@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/stop_notice.h"
 #include "tests/support/child.h"
 
 namespace lockstep::train {
@@ -87,16 +88,6 @@ TEST(StopRequest, ANoticeAfterItsEndIsHeldBackAgain) {
     return StopRequest::is_requested() ? 0 : 1;
   });
   EXPECT_EQ(code_of(status), 0);
-}
-
-TEST(StopRequest, WithoutOneANoticeThatIsLetInEndsTheProcess) {
-  const int status = test::run_in_child([] {
-    hold_back_stop_notice();
-    signal_self(SIGUSR1);
-    let_stop_notice_in();
-    return 0;
-  });
-  EXPECT_EQ(code_of(status), -SIGUSR1);
 }
 
 TEST(StopRequest, ASecondHangUpDoesNotEndTheProcess) {

@@ -1,0 +1,22 @@
+// A scheduler's notice that a job is to stop, SIGUSR1, and how a process ends that has obeyed. The
+// launcher and the trainer agree by it.
+#pragma once
+
+namespace lockstep {
+
+// What a process that was asked to stop and has saved its work ends with: no failure, although not
+// 0. The same command resumes it; `lockstep run` restarts nothing then. It is EX_TEMPFAIL of
+// sysexits.h.
+inline constexpr int kStoppedInOrder = 75;
+// What one ends with that was asked to stop, but could not save its work: its last steps are lost,
+// so nobody shall take it for a stop in order. It is EX_IOERR of sysexits.h.
+inline constexpr int kStoppedUnsaved = 74;
+
+// Blocks SIGUSR1 in this thread and in those and the processes that it starts: a notice that comes
+// while a run starts, and its libraries are loaded, would end it as a failure. It says nothing to
+// the other signals, which may end what has done nothing yet.
+void hold_back_stop_notice();
+// One that came meanwhile comes now.
+void let_stop_notice_in();
+
+}  // namespace lockstep
