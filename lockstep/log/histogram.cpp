@@ -17,8 +17,8 @@ std::vector<double> make_edges() {
     edge *= 1.1;
   }
   std::vector<double> edges;
-  for (auto edge = positive.rbegin(); edge != positive.rend(); ++edge) {
-    edges.push_back(-*edge);
+  for (auto it = positive.rbegin(); it != positive.rend(); ++it) {
+    edges.push_back(-*it);
   }
   edges.push_back(0);
   edges.insert(edges.end(), positive.begin(), positive.end());

@@ -24,6 +24,12 @@ namespace {
 
 constexpr std::uint64_t kMoreBytes = std::uint64_t{64} << 20;  // A file grows by at least this.
 
+// What a refused growth has taken. The caller tells why it was refused; that the room stays taken,
+// too, would help nobody.
+void give_back(int fd, std::uint64_t size) {
+  [[maybe_unused]] const int ignored = ::ftruncate(fd, static_cast<off_t>(size));
+}
+
 }  // namespace
 
 MappedCacheFile::MappedCacheFile(ImageCacheOptions options) : options_(std::move(options)) {
@@ -143,7 +149,7 @@ void MappedCacheFile::create() {
   }
   const int error = allocate(fd_.get(), 0, header.capacity);
   if (error != 0) {
-    (void)::ftruncate(fd_.get(), 0);
+    give_back(fd_.get(), 0);
     ::unlink(options_.path.c_str());
     refuse("there is no room for " + size_text(header.capacity) + " (" +
            std::system_category().message(error) +
@@ -225,7 +231,7 @@ void MappedCacheFile::reserve(std::uint64_t end) {
   const bool is_too_much = options_.in_memory && free_memory().bytes < wanted - capacity;
   const int error = is_too_much ? ENOMEM : allocate(own.get(), capacity, wanted);
   if (error != 0) {
-    (void)::ftruncate(own.get(), static_cast<off_t>(capacity));  // Nobody uses what is behind.
+    give_back(own.get(), capacity);  // Nobody uses what is behind.
     refuse("there is no room for " + size_text(wanted - capacity) + " more (" +
            std::system_category().message(error) + "); free some or choose another place");
   }

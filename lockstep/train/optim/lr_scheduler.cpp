@@ -13,18 +13,18 @@ namespace {
 constexpr double kPi = std::numbers::pi;
 
 template <class Value>
-const Value& value_of(const SchedulerState& state, const std::string& name) {
+const Value& value_of(const SchedulerState& state, const char* name) {
   const auto found = state.values.find(name);
   const auto* value = found == state.values.end() ? nullptr : std::get_if<Value>(&found->second);
   if (value == nullptr) {
-    throw UsageError("LRScheduler: the state has no '" + name +
+    throw UsageError(std::string("LRScheduler: the state has no '") + name +
                      "', or one of another kind; expected the state of the same schedule");
   }
   return *value;
 }
 
 // Python's numbers are integers where they were written so.
-double number_of(const SchedulerState& state, const std::string& name) {
+double number_of(const SchedulerState& state, const char* name) {
   const auto found = state.values.find(name);
   if (found != state.values.end()) {
     if (const auto* integer = std::get_if<std::int64_t>(&found->second)) {
