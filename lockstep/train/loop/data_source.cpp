@@ -153,24 +153,6 @@ DataSource table(const TrainConfig& config) {
   return source;
 }
 
-data::Compose train_transform(const TrainConfig& config) {
-  std::vector<data::Transform> steps{
-      data::RandomResizedCrop{.size = {config.input_size, config.input_size}},
-      data::RandomHorizontalFlip{.p = config.hflip < 0 ? 0.5 : config.hflip}, data::ToTensor{},
-      data::Normalize{data::kImageNetMean, data::kImageNetStd}};
-  if (config.reprob > 0) {
-    steps.emplace_back(data::RandomErasing{.p = config.reprob});
-  }
-  return data::Compose(std::move(steps));
-}
-
-// torchvision's: the middle 7/8 of the picture.
-data::Compose validation_transform(const TrainConfig& config) {
-  return data::Compose({data::Resize{.size = config.input_size * 8 / 7},
-                        data::CenterCrop{{config.input_size, config.input_size}}, data::ToTensor{},
-                        data::Normalize{data::kImageNetMean, data::kImageNetStd}});
-}
-
 std::string checksum(const data::ImageFolderIndex& index) {
   std::uint32_t sum = 0;
   for (const auto& image : index.images) {

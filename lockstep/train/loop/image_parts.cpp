@@ -80,6 +80,23 @@ data::ImageReading evaluation_reading(const TrainConfig& config,
   return reading;
 }
 
+data::Compose train_transform(const TrainConfig& config) {
+  std::vector<data::Transform> steps{
+      data::RandomResizedCrop{.size = {config.input_size, config.input_size}},
+      data::RandomHorizontalFlip{.p = config.hflip < 0 ? 0.5 : config.hflip}, data::ToTensor{},
+      data::Normalize{data::kImageNetMean, data::kImageNetStd}};
+  if (config.reprob > 0) {
+    steps.emplace_back(data::RandomErasing{.p = config.reprob});
+  }
+  return data::Compose(std::move(steps));
+}
+
+data::Compose validation_transform(const TrainConfig& config) {
+  return data::Compose({data::Resize{.size = config.input_size * 8 / 7},
+                        data::CenterCrop{{config.input_size, config.input_size}}, data::ToTensor{},
+                        data::Normalize{data::kImageNetMean, data::kImageNetStd}});
+}
+
 std::function<bool(std::int64_t)> one_of(const std::vector<std::int64_t>& indices,
                                          std::size_t size) {
   std::vector<bool> is_one(size);

@@ -24,6 +24,11 @@ data::ImageReading train_reading(const TrainConfig& config, const data::ImageFol
 data::ImageReading evaluation_reading(const TrainConfig& config,
                                       const data::ImageFolderIndex& index);
 
+// What is done with each image, --hflip and --reprob included.
+data::Compose train_transform(const TrainConfig& config);
+// torchvision's: the middle 7/8 of the picture.
+data::Compose validation_transform(const TrainConfig& config);
+
 // For ImageReading::may_replace: whether a file of `size` is one of these.
 std::function<bool(std::int64_t)> one_of(const std::vector<std::int64_t>& indices,
                                          std::size_t size);
