@@ -1,22 +1,16 @@
 #include "lockstep/train/loop/run_files.h"
 
-#include <fcntl.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <iterator>
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/nearest.h"
-#include "lockstep/base/process_state.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/folder.h"
+#include "lockstep/train/loop/launched_job.h"
+#include "lockstep/train/loop/output_folder.h"
 #include "lockstep/train/loop/rank_logs.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/trainer.h"
@@ -110,42 +104,7 @@ bool has_checkpoint_of_job(const std::string& run) {
   }
 }
 
-// Looks at the nearest folder that is there. Empty if one can be made below it.
-std::string why_no_folder_in(const std::string& output) {
-  std::error_code error;
-  auto place = fs::absolute(output, error);
-  while (!is_there(place) && place.has_relative_path()) {
-    place = place.parent_path();
-  }
-  struct statfs system{};
-  const bool is_of_kernel = ::statfs(place.c_str(), &system) == 0 &&
-                            (system.f_type == PROC_SUPER_MAGIC || system.f_type == SYSFS_MAGIC);
-  if (is_of_kernel) {
-    return "'" + place.string() + "' is the kernel's, where no folder can be made";
-  }
-  if (::faccessat(AT_FDCWD, place.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    return "no folder can be made in '" + place.string() + "': " + std::strerror(errno);
-  }
-  return "";
-}
-
 }  // namespace
-
-void require_output_folder(const std::string& output) {
-  std::error_code error;
-  for (auto place = fs::absolute(output, error);; place = place.parent_path()) {
-    const auto status = fs::status(place, error);
-    if (fs::exists(status) && !fs::is_directory(status)) {
-      throw UsageError("--output is '" + output + "', but '" + place.string() +
-                       "' is no folder, expected one, or a path where one can be made; HINT: "
-                       "--output " +
-                       (place.parent_path() / "runs").string());
-    }
-    if (fs::exists(status) || !place.has_relative_path()) {
-      return;
-    }
-  }
-}
 
 PlannedFiles plan_files(const TrainConfig& config, const std::string& data,
                         const std::string& model) {
@@ -175,28 +134,6 @@ PlannedFiles plan_files(const TrainConfig& config, const std::string& data,
   }
   plan.why_not = why_no_folder_in(config.output);
   return plan;
-}
-
-int restart_count() {
-  return static_cast<int>(
-      Environment::of_this_process().get_int("TORCHELASTIC_RESTART_COUNT").value_or(0));
-}
-
-bool restarts_allowed() {
-  return Environment::of_this_process().get_int("TORCHELASTIC_MAX_RESTARTS").value_or(0) > 0;
-}
-
-std::string this_job() {
-  const auto environment = Environment::of_this_process();
-  const auto id = environment.get("TORCHELASTIC_RUN_ID").value_or("");
-  // FOLDER/attempt_2/0/error.json, by torchrun and lockstep run.
-  const auto attempt =
-      fs::path(environment.get("TORCHELASTIC_ERROR_FILE").value_or("")).parent_path().parent_path();
-  if (attempt.filename().string().starts_with("attempt_")) {
-    return id + " " + attempt.parent_path().string();
-  }
-  const auto launcher = identify(::getppid());
-  return id + " " + std::to_string(launcher.pid) + " " + std::to_string(launcher.start_time);
 }
 
 std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,

@@ -13,22 +13,10 @@
 
 namespace lockstep::train {
 
-// How often a launcher has started the ranks of this job again: more than 0 must go on.
-int restart_count();
-// Whether it would.
-bool restarts_allowed();
-// Tells this job from all others, in each of its attempts: the launcher's id of it, and the folder
-// that the launcher made for it alone, which is in the paths of its error files. Where a launcher
-// has none, its process, which must be the parent of this one.
-std::string this_job();
-
 // What --eval-only looks at by --resume: best.pt, or else the newest, of the newest run; or what
 // the path says. Empty if there is no run.
 std::string checkpoint_to_evaluate(const TrainConfig& config, const std::string& data,
                                    const std::string& model);
-
-// Throws UsageError if `output` is a file, or lies below one: no run could have a folder there.
-void require_output_folder(const std::string& output);
 
 // What a dry run says of a run's files.
 struct PlannedFiles {

@@ -19,6 +19,7 @@
 #include "lockstep/train/loop/describe_run.h"
 #include "lockstep/train/loop/gpu_settings.h"
 #include "lockstep/train/loop/image_parts.h"
+#include "lockstep/train/loop/launched_job.h"
 #include "lockstep/train/loop/profile.h"
 #include "lockstep/train/loop/restart_cost.h"
 #include "lockstep/train/loop/resume.h"

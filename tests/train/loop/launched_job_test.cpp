@@ -1,0 +1,37 @@
+#include "lockstep/train/loop/launched_job.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+namespace lockstep::train {
+namespace {
+
+TEST(LaunchedJob, RestartsAreToldByTheLauncher) {
+  EXPECT_EQ(restart_count(), 0);
+  EXPECT_FALSE(restarts_allowed());
+  ::setenv("TORCHELASTIC_MAX_RESTARTS", "3", 1);
+  ::setenv("TORCHELASTIC_RESTART_COUNT", "2", 1);
+  EXPECT_EQ(restart_count(), 2);
+  EXPECT_TRUE(restarts_allowed());
+  ::unsetenv("TORCHELASTIC_RESTART_COUNT");
+  ::unsetenv("TORCHELASTIC_MAX_RESTARTS");
+}
+
+// A script around the program is another parent in each attempt.
+TEST(LaunchedJob, AJobIsKnownByTheFolderOfItsLauncher) {
+  const auto job_in = [](const char* error_file) {
+    ::setenv("TORCHELASTIC_ERROR_FILE", error_file, 1);
+    return this_job();
+  };
+  const auto before = this_job();
+  const auto first = job_in("/tmp/lockstep_a/attempt_0/1/error.json");
+  EXPECT_EQ(job_in("/tmp/lockstep_a/attempt_1/0/error.json"), first);
+  EXPECT_NE(job_in("/tmp/lockstep_b/attempt_0/1/error.json"), first);
+  EXPECT_THAT(first, testing::EndsWith(" /tmp/lockstep_a"));
+  EXPECT_EQ(job_in("/elsewhere/error.json"), before);
+  ::unsetenv("TORCHELASTIC_ERROR_FILE");
+}
+
+}  // namespace
+}  // namespace lockstep::train
