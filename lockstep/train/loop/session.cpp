@@ -10,13 +10,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/no_sigpipe.h"
-#include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/train/loop/agreement.h"
 #include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/loop/console.h"
 #include "lockstep/train/loop/describe_run.h"
+#include "lockstep/train/loop/dry_run.h"
 #include "lockstep/train/loop/gpu_settings.h"
 #include "lockstep/train/loop/image_parts.h"
 #include "lockstep/train/loop/launched_job.h"
@@ -25,6 +25,7 @@
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/run_files.h"
 #include "lockstep/train/loop/saving_note.h"
+#include "lockstep/train/loop/starting_weights.h"
 #include "lockstep/train/loop/summary.h"
 #include "lockstep/train/loop/trainer.h"
 #include "lockstep/train/run/gpu_monitor.h"
@@ -75,7 +76,8 @@ class Session {
       std::ranges::for_each(source_.warnings, [&](auto& text) { console_.on_warning(text); });
     }
     if (config_.dry_run) {
-      return plan();
+      dry_run(parts());
+      return 0;
     }
     return config_.eval_only ? evaluate() : train();
   }
@@ -88,6 +90,12 @@ class Session {
     }
   }
 
+  [[nodiscard]] RunParts parts() {
+    return {config_, world_, source_, model_, batches_, *learner_, [this](const std::string& text) {
+              say(text);
+            }};
+  }
+
   void tell(const RecordingNews::News& news) {
     if (news.is_warning) {
       console_.on_warning(news.text);
@@ -96,45 +104,8 @@ class Session {
     }
   }
 
-  // What rank 0 is to read; the others' path means nothing.
-  [[nodiscard]] std::string initial_weights() const {
-    return on_rank_0(world_, [&] {
-      if (!config_.init_weights.empty()) {
-        require_initial_weights(config_.init_weights);
-      }
-      return config_.init_weights;
-    });
-  }
-
-  void load_initial_weights() {
-    if (const auto loaded = load_on_all_ranks(world_, initial_weights(), "--init-weights")) {
-      const auto missing = learner_->load_weights(loaded->checkpoint);
-      say("weights from '" + loaded->file + "'" +
-          (missing.empty() ? "" : "; not in it, and as they were: " + join(missing, ", ")));
-    }
-  }
-
-  void load_to_evaluate() {
-    auto path = initial_weights();
-    const std::string flag = path.empty() ? flag_of_resume(config_) : "--init-weights";
-    if (path.empty()) {
-      path =
-          on_rank_0(world_, [&] { return checkpoint_to_evaluate(config_, source_.name, model_); });
-    }
-    const auto loaded = load_on_all_ranks(world_, path, flag);
-    if (!loaded) {
-      throw UsageError(
-          "--eval-only has no weights: there is no run of this data and model; HINT: "
-          "--resume PATH or --init-weights PATH");
-    }
-    require_whole(learner_->load_weights(loaded->checkpoint));
-    require_same_classes(source_, loaded->checkpoint.class_names);
-    require_unseen_samples(config_, source_, settings_in(loaded->checkpoint.args));
-    say("weights from '" + loaded->file + "'");
-  }
-
   int evaluate() {
-    load_to_evaluate();
+    load_to_evaluate(parts());
     Trainer trainer(config_, source_, batches_, *learner_, world_, {});
     const auto scores = trainer.validate_once().value();  // No signal stops it.
     const auto test = trainer.test_once();
@@ -144,37 +115,6 @@ class Session {
     if (writes()) {
       require_printed(evaluation_text(scores, config_.json, test));
     }
-    return 0;
-  }
-
-  // Reads all that the run would read, so that what must fail fails here, too. Writes nothing.
-  int plan() {
-    if (config_.eval_only) {
-      load_to_evaluate();
-      return 0;
-    }
-    say(describe_optimizer(config_, batches_));
-    PlannedFiles files;
-    const auto start = on_rank_0(world_, [&] {
-      if (config_.fast_dev_run == 0) {
-        files = plan_files(config_, source_.name, model_);
-      }
-      if (!files.why_not.empty()) {
-        throw IoError("--output: " + files.why_not +
-                      ", so nothing would be saved; give a folder that you may write to");
-      }
-      return files.checkpoint;
-    });
-    const auto loaded = load_on_all_ranks(world_, start, flag_of_resume(config_));
-    if (loaded) {
-      Trainer(config_, source_, batches_, *learner_, world_, {}).resume(loaded->checkpoint);
-    } else {
-      load_initial_weights();
-    }
-    say(config_.fast_dev_run > 0
-            ? "nothing would be written"
-            : "the run would use the folder '" + files.folder + "' and " +
-                  (loaded ? "go on from '" + loaded->file + "'" : "start with the first epoch"));
     return 0;
   }
 
@@ -202,7 +142,7 @@ class Session {
       return finish_again(loaded.value(), files, restarted);
     }
     if (!loaded) {
-      load_initial_weights();
+      load_initial_weights(parts());
     }
     TrainerOptions options;
     options.signal = [] { return StopRequest::signal(); };
