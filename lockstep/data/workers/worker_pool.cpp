@@ -1,10 +1,9 @@
 #include "lockstep/data/workers/worker_pool.h"
 
 #include <algorithm>
-#include <condition_variable>
+#include <chrono>
 #include <exception>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -13,6 +12,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/workers/worker_pool_state.h"
 
 namespace lockstep::data {
 namespace {
@@ -26,73 +26,6 @@ std::chrono::milliseconds milliseconds_since(Clock::time_point begin) {
 }
 
 }  // namespace
-
-struct WorkerPool::State {
-  struct Slot {
-    Result result;
-    std::exception_ptr error;
-    bool ready = false;
-  };
-
-  struct Worker {
-    std::thread thread;
-    std::int64_t number = -1;  // What it is making; -1: nothing.
-    bool of_this_job = true;
-    Clock::time_point since;
-    bool initialized = false;       // Or it has tried.
-    std::exception_ptr init_error;  // Then it makes nothing.
-    bool ended = false;
-  };
-
-  explicit State(WorkerPoolOptions pool_options)
-      : options(std::move(pool_options)),
-        slots(static_cast<std::size_t>(options.prefetch)),
-        workers(static_cast<std::size_t>(options.num_workers)),
-        initializing(options.num_workers) {}
-
-  const WorkerPoolOptions options;
-  std::mutex mutex;
-  std::condition_variable work;     // For workers: there is a number to take, or it is over.
-  std::condition_variable changed;  // For the owner: a result is there, or a worker has ended.
-  std::shared_ptr<const Job> job;
-  std::uint64_t jobs = 0;  // So many were started: tells results of the present one.
-  std::int64_t count = 0;
-  std::int64_t claimed = 0;     // By workers.
-  std::int64_t given = 0;       // By next().
-  std::optional<Deadline> due;  // Of the batch that next() is at; one for all its parts.
-  // Number n is in slot n % prefetch: those in use are from `given` to `given` + prefetch - 1.
-  std::vector<Slot> slots;
-  std::vector<Worker> workers;
-  int initializing;  // So many are not initialized.
-  bool closing = false;
-
-  [[nodiscard]] bool has_number() const {
-    return claimed < count && claimed < given + options.prefetch;
-  }
-  Slot& slot(std::int64_t number) {
-    return slots[static_cast<std::size_t>(number % options.prefetch)];
-  }
-
-  Clock::time_point due_time() {
-    due = due ? due : Deadline::in(options.timeout);
-    return due->at();
-  }
-
-  // What they own goes where no lock is held.
-  struct Dropped {
-    std::shared_ptr<const Job> job;
-    std::vector<Slot> slots;
-  };
-  Dropped replace(std::shared_ptr<const Job> next_job, std::int64_t next_count);
-  void run(int id);
-  // With the lock held.
-  void initialize(int id, std::unique_lock<std::mutex>& lock);
-  void work_on_next(int id, std::unique_lock<std::mutex>& lock);
-  [[nodiscard]] bool has_init_error() const;
-  void rethrow_init_error() const;
-  void wait_for_end(Worker& worker, std::unique_lock<std::mutex>& lock);
-  [[nodiscard]] std::string activity() const;
-};
 
 WorkerPool::State::Dropped WorkerPool::State::replace(std::shared_ptr<const Job> next_job,
                                                       std::int64_t next_count) {
@@ -186,15 +119,6 @@ void WorkerPool::State::work_on_next(int id, std::unique_lock<std::mutex>& lock)
   }
 }
 
-void WorkerPool::State::wait_for_end(Worker& worker, std::unique_lock<std::mutex>& lock) {
-  const auto ended = [&] { return worker.ended; };
-  if (options.timeout.count() == 0 || (worker.initialized && worker.number < 0)) {
-    changed.wait(lock, ended);
-  } else {
-    changed.wait_until(lock, worker.since + options.timeout, ended);
-  }
-}
-
 // "worker 0 has been at batch 7 for 30 s, worker 1 waits for work".
 std::string WorkerPool::State::activity() const {
   std::string text;
@@ -238,37 +162,6 @@ WorkerPool::WorkerPool(WorkerPoolOptions options) {
                     "; lower num_workers (--workers), or raise the limits of threads "
                     "and memory (ulimit -u, ulimit -v)");
     }
-  }
-}
-
-WorkerPool::~WorkerPool() {
-  if (in_owner()) {
-    stop_workers();
-  }
-  // In a fork the references of the threads are never given back, so the state stays as it is: its
-  // lock may be held, and the threads cannot be joined.
-}
-
-void WorkerPool::stop_workers() {
-  stop();
-  std::unique_lock lock(state_->mutex);
-  state_->closing = true;
-  state_->work.notify_all();
-  for (State::Worker& worker : state_->workers) {
-    if (!worker.thread.joinable()) {
-      continue;
-    }
-    state_->wait_for_end(worker, lock);
-    std::thread thread = std::move(worker.thread);
-    if (!worker.ended) {
-      // It sits in the caller's code, which nobody can interrupt. It touches the state and its job,
-      // which it keeps, and ends when that code returns.
-      thread.detach();
-      continue;
-    }
-    lock.unlock();
-    thread.join();
-    lock.lock();
   }
 }
 
