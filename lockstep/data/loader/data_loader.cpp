@@ -2,16 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
-#include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/datasets/error_place.h"
 #include "lockstep/data/loader/epoch.h"
-#include "lockstep/data/loader/one_thread.h"
+#include "lockstep/data/loader/loader_workers.h"
 #include "lockstep/data/samplers/random_samplers.h"
 
 namespace lockstep::data {
@@ -34,15 +30,6 @@ std::shared_ptr<Sampler> sampler_of(const DataLoaderOptions& options, std::int64
   // Gives 0, 1, 2, ... as SequentialSampler does, and knows its position.
   return std::make_shared<DistributedSampler>(size, 1, 0,
                                               DistributedSamplerOptions{.shuffle = false});
-}
-
-// So that the first batch is there soon, and workers have something to do where there are fewer
-// batches than workers. A part has some samples, so that taking it costs little beside them.
-std::int64_t parts_of_batch(const DataLoaderOptions& options) {
-  constexpr std::int64_t kFewestSamples = 4;
-  const std::int64_t samples =
-      options.batch_sampler ? options.batch_sampler->batch_size() : options.batch_size;
-  return std::clamp<std::int64_t>(samples / kFewestSamples, 1, std::max(options.num_workers, 1));
 }
 
 std::shared_ptr<const Dataset> require_dataset(std::shared_ptr<const Dataset> dataset) {
@@ -100,42 +87,6 @@ struct DataLoader::State {
     return {.seed = has_seed ? begun->seed : base_seed, .epoch = number};
   }
 
-  // What each worker calls before its first batch.
-  [[nodiscard]] std::function<void(int)> initializer() const {
-    // In a fork LibTorch makes its threads anew on first use, and two at a time fail at that.
-    const auto one_by_one = std::make_shared<std::mutex>();
-    return [one_by_one, user = options.worker_init_fn](int worker) {
-      {
-        const std::lock_guard lock(*one_by_one);
-        use_one_thread();
-      }
-      if (user) {
-        with_place(
-            [&] { return "DataLoader: worker_init_fn of worker " + std::to_string(worker) + ": "; },
-            [&] { user(worker); });
-      }
-    };
-  }
-
-  // No more than have something to do in this epoch. An epoch that was resumed may have had too few
-  // for the next one, which gets new ones; so does one behind workers that could not be
-  // initialized.
-  std::shared_ptr<WorkerPool> workers(const EpochPlan& plan) {
-    const auto most = std::max<std::int64_t>(plan.size() * parts, 1);
-    const int wanted = static_cast<int>(std::min<std::int64_t>(options.num_workers, most));
-    if (wanted > 0 &&
-        (!pool || !pool->in_owner() || pool->num_workers() < wanted || pool->has_init_error())) {
-      const std::int64_t batches = std::int64_t{*options.prefetch_factor} * wanted;
-      pool.reset();  // Its threads end with the epoch that has them.
-      pool = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = wanted,
-                                                            .prefetch = batches * parts,
-                                                            .parts = parts,
-                                                            .timeout = *options.timeout,
-                                                            .worker_init_fn = initializer()});
-    }
-    return pool;
-  }
-
   // Ends the one before. Workers make its first batches at once.
   std::shared_ptr<Epoch> start_epoch() {
     if (epoch) {
@@ -150,7 +101,8 @@ struct DataLoader::State {
       if (!transfer) {
         transfer.emplace(options.pin_memory, options.device);
       }
-      const EpochWorkers of_epoch{.pool = workers(*plan), .parts = parts};
+      const EpochWorkers of_epoch{.pool = workers.for_epoch(options, plan->size(), parts),
+                                  .parts = parts};
       return std::make_shared<Epoch>(std::move(plan), maker, *transfer, of_epoch);
     } catch (...) {
       repeat_begun();
@@ -170,7 +122,7 @@ struct DataLoader::State {
   // Whether it is what begin() is to begin: nobody has moved the sampler since, and its workers are
   // of this process.
   [[nodiscard]] bool is_prepared() const {
-    return prepared && pool->in_owner() && distributed->position_after(0) == *begun;
+    return prepared && workers.in_owner() && distributed->position_after(0) == *begun;
   }
 
   // The next epoch begins where the sampler stands.
@@ -189,7 +141,7 @@ struct DataLoader::State {
   std::int64_t parts;  // Of a batch, made by several workers.
   // Of all epochs: LibTorch keeps memory that was freed for the stream that had it.
   std::optional<Transfer> transfer;
-  std::shared_ptr<WorkerPool> pool;
+  LoaderWorkers workers;
   std::shared_ptr<Epoch> epoch;          // The last one begun.
   std::shared_ptr<Epoch> prepared;       // By prefetch(), for the next begin().
   std::optional<SamplerPosition> begun;  // Where the prepared one begins, else the last one.
