@@ -82,8 +82,8 @@ class Trainer {
   void finish_epoch();
   [[nodiscard]] std::optional<Scores> score(data::DataLoader& loader);
   void save(const SaveOptions& options);
-  template <class Part, class SumsOf>
-  void require_finite(const std::vector<Part>& parts, SumsOf sums_of) const;
+  // Of each rank's losses since the last interval.
+  void require_finite(const std::vector<Tally::Sums>& ranks) const;
   [[nodiscard]] Checkpoint snapshot(const RngState& rng,
                                     const std::vector<RankScores>& scores) const;
   void tell(const std::function<void(Observer&)>& what) const;

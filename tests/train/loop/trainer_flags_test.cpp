@@ -10,7 +10,6 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
-#include "lockstep/data/datasets/generated_images.h"
 #include "lockstep/train/loop/trainer.h"
 #include "tests/train/loop/toys.h"
 
@@ -30,37 +29,6 @@ int asked_in_one_epoch(const TrainConfig& config, const DataSource& source = toy
   };
   Trainer(config, source, batches, learner, world, options).run();
   return asked;
-}
-
-// It drew other numbers for images in memory.
-TEST(TrainerFlags, ReprobOfAnOlderLockstepIsRefused) {
-  auto source = toys::table();
-  const auto images =
-      std::make_shared<data::ImageDataset>(data::generated_images({.size = 16, .seed = 1}));
-  source.train = images;
-  source.validation = images;
-  source.input = {1, 28, 28};
-  const TrainConfig config{.batch_size = 8, .reprob = 0.5};
-  const auto world = init_process_group();
-  const auto batches = plan_batches(config, 16, 1);
-  Learner learner(config, batches, toys::network(), world);
-  Trainer trainer(config, source, batches, learner, world, {});
-  checkpoint::Dict args;
-  for (const auto& [name, value] : trainer.settings()) {
-    if (name != "--reprob draws") {
-      args.push_back({name, value});
-    }
-  }
-  Checkpoint saved;
-  saved.args = std::move(args);
-  EXPECT_THAT([&] { trainer.resume(saved); },
-              testing::ThrowsMessage<UsageError>(testing::AllOf(
-                  testing::HasSubstr("--reprob draws is 'by sample' here and missing"),
-                  testing::HasSubstr("HINT: "))));
-  auto without = config;
-  without.reprob = 0;
-  const Trainer plain(without, source, batches, learner, world, {});
-  EXPECT_EQ(plain.settings().back().first, "the data");
 }
 
 TEST(TrainerFlags, ValidationBatchSizeIsThatOfTheValidationAlone) {

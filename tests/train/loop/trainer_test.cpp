@@ -12,48 +12,13 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/comm/spawn.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/loop/toy_trainer.h"
 
 namespace lockstep::train {
 namespace {
 
-struct Seen : Observer {
-  void on_interval(const Interval& interval) override { losses.push_back(interval.train.loss); }
-  void on_epoch(const Epoch& epoch) override {
-    epochs.push_back(epoch.validation.samples);
-    rates.push_back(epoch.samples_per_second);
-    rows.insert(rows.end(), {epoch.train.loss, epoch.train.top1, epoch.validation.loss, epoch.lr});
-  }
-  void on_test(const Position& position, const Scores& test) override {
-    tests.emplace_back(position.epoch, test.samples);
-  }
-  std::vector<double> losses;
-  std::vector<std::int64_t> epochs;
-  std::vector<double> rates;
-  std::vector<std::pair<std::int64_t, std::int64_t>> tests;  // Behind which epoch, how many.
-  std::vector<double> rows;                                  // Of the log.
-};
-
-// 12 steps an epoch.
-struct ToyRun {
-  explicit ToyRun(TrainConfig given, TrainerOptions options = {}, std::int64_t test = 0)
-      : config(std::move(given)),
-        source((at::manual_seed(3), toys::table(96, 30, test))),
-        batches(plan_batches(config, 96, 1)),
-        learner(config, batches, toys::network(), world) {
-    options.observers.push_back(&seen);
-    trainer.emplace(config, source, batches, learner, world, options);
-  }
-  TrainConfig config;
-  Group world = init_process_group();
-  DataSource source;
-  BatchPlan batches;
-  Learner learner;
-  Seen seen;
-  std::optional<Trainer> trainer;
-};
-
-const TrainConfig kShort{.batch_size = 8, .epochs = 2, .log_interval = 1};
+using toys::kShort;
+using toys::ToyRun;
 
 TEST(Trainer, MakesAllStepsAndValidatesEachEpoch) {
   ToyRun run(kShort);
@@ -148,61 +113,6 @@ TEST(Trainer, ASlowRankIsNamedAfter20Steps) {
       throw std::runtime_error("rank 1 was named " + std::to_string(seen.said.size()) + " times");
     }
   }));
-}
-
-TEST(Trainer, ASignalEndsItAndTheCheckpointGoesOn) {
-  ToyRun whole(kShort);
-  (void)whole.trainer->run();
-  const toys::Folder folder;
-  CheckpointKeeper keeper(folder.path + "/checkpoints",
-                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
-  int asked = 0;  // 12 steps, 4 batches of validation, 5 steps.
-  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 21 ? SIGTERM : 0; }};
-  ToyRun first(kShort, options);
-  const auto outcome = first.trainer->run();
-  EXPECT_EQ(outcome.stopped_by, SIGTERM);
-  EXPECT_EQ(outcome.position.step_in_epoch, 5);
-  EXPECT_TRUE(keeper.finish());
-  ToyRun second(kShort);
-  second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
-  (void)second.trainer->run();
-  auto losses = first.seen.losses;
-  losses.insert(losses.end(), second.seen.losses.begin(), second.seen.losses.end());
-  EXPECT_EQ(losses, whole.seen.losses);
-  ToyRun other({.batch_size = 8, .epochs = 2, .lr = 0.5});
-  EXPECT_THAT(
-      [&] { other.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
-      testing::ThrowsMessage<UsageError>(
-          testing::HasSubstr("--lr is '0.5' here and not given there")));
-}
-
-// Without the settings and the lr that came later.
-TEST(Trainer, GoesOnFromACheckpointOfAnOlderProgram) {
-  const toys::Folder folder;
-  CheckpointKeeper keeper(folder.path + "/checkpoints",
-                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
-  int asked = 0;  // 12 steps, and the first batch of the validation.
-  TrainerOptions options{.keeper = &keeper, .signal = [&] { return ++asked > 12 ? SIGTERM : 0; }};
-  ToyRun first(kShort, options);
-  (void)first.trainer->run();
-  EXPECT_TRUE(keeper.finish());
-  auto saved = load_checkpoint(folder.path + "/checkpoints").checkpoint;
-  saved.args = toys::without(saved.args, "--tf32");
-  saved.metrics = toys::without(saved.metrics, "lr");
-  ToyRun second(kShort);
-  second.trainer->resume(saved);
-  const double lr = second.learner.lr();
-  (void)second.trainer->run();
-  EXPECT_EQ(second.seen.losses.size(), 12U);
-  EXPECT_EQ(second.seen.rows.at(3), lr) << "of the epoch that was only to be validated";
-  auto other = kShort;
-  other.tf32 = "off";
-  EXPECT_THAT([&] { ToyRun(other).trainer->resume(saved); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::HasSubstr("--tf32 is 'off' here and 'conv' there")));
-  saved.args = toys::without(saved.args, "the data");
-  EXPECT_THAT([&] { ToyRun(kShort).trainer->resume(saved); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("the data is ")));
 }
 
 TEST(Trainer, ASignalInTheValidationLeavesTheCheckpointBeforeIt) {
