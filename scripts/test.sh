@@ -38,8 +38,10 @@ phase "tests with several ranks, and of whole jobs" \
   tests_in release "$(($(nproc) + 1))" -L 'ranks|system|parity|python|conformance|gpu'
 phase "builds with sanitizers" wait "$beside"
 grep -E '^== |error|FAILED' "$log" || true
-phase "the torch-free layers under the address and undefined behaviour sanitizers" tests_in asan "$(nproc)"
-phase "the same layers under the thread sanitizer" tests_in tsan "$(nproc)"
+# Two more than there are cores: the tests of net and launch wait for a large part of their time, and begin first.
+at_once=$(($(nproc) + 2))
+phase "the torch-free layers under the address and undefined behaviour sanitizers" tests_in asan "$at_once"
+phase "the same layers under the thread sanitizer" tests_in tsan "$at_once"
 
 if ((${#failed[@]} == 0)); then
   say "make test: all passed in $((SECONDS - start)) s"
