@@ -114,9 +114,11 @@ TEST(Channel, CloseLetsTheLastWordArrive) {
   UniqueFd here = accept_on(listener).fd;
   const int small = 4096;
   ::setsockopt(here.get(), SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  const int window = 65536;
+  ::setsockopt(there.get(), SOL_SOCKET, SO_RCVBUF, &window, sizeof window);
   Channel a(std::move(here));
   // More than the sockets take while nobody reads, so that the last word waits here.
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 100; ++i) {
     a.send(End{1, std::string(16000, 'x')});
   }
   a.send(End{7, ""});

@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Characters, MessageOfLongTexts,
 TEST_P(MessageOfLongTexts, IsNeverTooLongForAFrame) {
   Failure huge = full_failure();
   huge.message = huge.traceback = huge.stderr_tail = huge.log_path = huge.host = text_;
-  const Stopped stopped{0, std::vector<Failure>(100, huge), text_};
+  const Stopped stopped{0, std::vector<Failure>(20, huge), text_};  // 5 MiB each.
   EXPECT_LE(encode(stopped).size(), kMostMessageBytes);
   EXPECT_THAT(round_trip(stopped).failures, SizeIs(16));
   EXPECT_LE(encode(End{1, text_, huge}).size(), kMostMessageBytes);
