@@ -13,7 +13,7 @@ import sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
-from training import environment, losses, train, write_idx  # noqa: E402
+from training import BIN, environment, losses, train, write_idx  # noqa: E402
 
 TWIN = pathlib.Path(__file__).with_name("training_twin.py")
 STEPS = 200
@@ -70,8 +70,8 @@ class Twins:
         lines = [[self.data(name, ranks), self.folder / f"{name}.{ranks}", *CASES[name][1]] for name in NAMES[ranks]]
         trainings = self.folder / f"trainings.{ranks}"
         trainings.write_text("".join(shlex.join(map(str, line)) + "\n" for line in lines))
-        command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
-                   str(TWIN), str(trainings)]
+        # Not torchrun, which imports torch for itself.
+        command = [str(BIN / "lockstep"), "run", "--nproc-per-node", str(ranks), sys.executable, str(TWIN), str(trainings)]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=300)
         return f"exit code {done.returncode}\n{done.stderr}" if done.returncode else ""
 

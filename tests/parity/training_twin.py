@@ -1,6 +1,6 @@
 """The training of `lockstep train DATA` in Python: DDP over Gloo, torch.optim, torch's sampler.
 
-    torchrun --nproc-per-node N training_twin.py FILE
+    lockstep run --nproc-per-node N python training_twin.py FILE
 
 FILE has a line of words for each training: DATA OUT [--opt NAME --accum N --smoothing X --clip X --warmup N].
 Rank 0 writes the mean loss of each step over all ranks to OUT, a number a line.
