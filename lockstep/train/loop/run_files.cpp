@@ -14,6 +14,7 @@
 #include "lockstep/train/loop/rank_logs.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/loop/trainer.h"
+#include "lockstep/train/run/run_names.h"
 
 namespace lockstep::train {
 namespace {

@@ -5,90 +5,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <iterator>
-#include <set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
 #include "lockstep/train/run/lock_holder.h"
+#include "lockstep/train/run/run_names.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr const char* kFinished = "finished";
 constexpr const char* kJob = "job";
-constexpr std::size_t kMostOfAName = 50;
 constexpr mode_t kPrivateFolder = 0700;
 constexpr mode_t kPrivateFile = 0600;
-
-std::string safe(const std::string& name, const std::string& otherwise) {
-  std::string safe;
-  for (const char c : name) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                       c == '.' || c == '-' || c == '_';
-    safe += plain ? c : '-';
-  }
-  safe.erase(0, std::min(safe.find_first_not_of(".-"), safe.size()));
-  safe.resize(std::min(safe.size(), kMostOfAName));
-  safe.erase(safe.find_last_not_of(".-") + 1);
-  return safe.empty() ? otherwise : safe;
-}
-
-// "imagenet" of "/data/imagenet/", and of "." in that folder.
-std::string last_part(const std::string& path) {
-  std::error_code error;
-  std::filesystem::path whole(path);
-  const auto last = whole.filename();
-  if (last == "." || last == "..") {
-    whole = std::filesystem::canonical(whole, error);
-  }
-  if (!whole.has_filename()) {
-    whole = whole.parent_path();
-  }
-  return whole.extension() == ".csv" ? whole.stem() : whole.filename();
-}
-
-// The number of a run: 1 for "name", n for "name-n" with n from 2 on, 0 for other names.
-std::int64_t number_of(std::string_view folder, std::string_view name) {
-  if (folder == name) {
-    return 1;
-  }
-  if (!folder.starts_with(name) || folder[name.size()] != '-') {
-    return 0;
-  }
-  const auto digits = folder.substr(name.size() + 1);
-  const auto number = parse_int(digits);
-  return number && *number >= 2 && digits.front() != '0' ? *number : 0;
-}
-
-std::string numbered(const std::string& name, std::int64_t number) {
-  return number <= 1 ? name : name + "-" + std::to_string(number);
-}
-
-// Of all runs of the name, the newest first.
-std::set<std::int64_t, std::greater<>> numbers_of_runs(const std::string& root,
-                                                       const std::string& name) {
-  std::set<std::int64_t, std::greater<>> numbers;
-  std::error_code error;
-  for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
-       it.increment(error)) {
-    numbers.insert(number_of(it->path().filename().string(), name));
-  }
-  numbers.erase(0);
-  return numbers;
-}
-
-// 0 if there is none.
-std::int64_t newest_number(const std::string& root, const std::string& name) {
-  const auto numbers = numbers_of_runs(root, name);
-  return numbers.empty() ? 0 : *numbers.begin();
-}
 
 // Every part of the path that is not there. False, with errno, if one cannot be made.
 bool make_folders(const std::string& path) {
@@ -129,19 +62,6 @@ bool has_mark(int folder) {
 
 }  // namespace
 
-std::string run_name(const std::string& data, const std::string& model) {
-  return safe(last_part(data), "data") + "-" + safe(model, "model");
-}
-
-std::string newest_run(const std::string& root, const std::string& name) {
-  const std::int64_t number = newest_number(root, name);
-  return number == 0 ? "" : root + "/" + numbered(name, number);
-}
-
-std::string next_run(const std::string& root, const std::string& name) {
-  return root + "/" + numbered(name, newest_number(root, name) + 1);
-}
-
 std::string job_of(const std::string& folder) {
   std::ifstream file(folder + "/" + kJob, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -149,8 +69,8 @@ std::string job_of(const std::string& folder) {
 
 std::string newest_run_of_job(const std::string& root, const std::string& name,
                               const std::string& job) {
-  for (const auto number : numbers_of_runs(root, name)) {
-    const auto run = root + "/" + numbered(name, number);
+  for (const auto number : numbers_of_folders(root, name)) {
+    const auto run = root + "/" + numbered_run(name, number);
     if (job_of(run) == job) {
       return run;
     }
@@ -169,28 +89,44 @@ RunFolder RunFolder::open_existing(const std::string& path) {
 }
 
 RunFolder RunFolder::open(const RunFolderOptions& options) {
-  std::int64_t number = newest_number(options.root, options.name);
-  // Only the process that holds a folder can say whether its run is finished.
-  if (number > 0 && options.resume) {
-    RunFolder newest = open_existing(options.root + "/" + numbered(options.name, number));
-    if (!newest.is_finished()) {
-      return newest;
+  const auto path_of = [&](std::int64_t number) {
+    return options.root + "/" + numbered_run(options.name, number);
+  };
+  std::int64_t number = 0;
+  for (const auto found : numbers_of_folders(options.root, options.name)) {
+    const bool is_run = !is_left_over(path_of(found));
+    if (options.resume) {
+      // Only the process that holds a folder can say whether its run is finished. What looks left
+      // over may be of a start that is under way: then this one is refused.
+      RunFolder newest = open_existing(path_of(found));
+      if (is_run && !newest.is_finished()) {
+        return newest;
+      }
+    }
+    if (is_run) {
+      number = found;
+      break;
     }
   }
   RunFolder run;
   if (!make_folders(options.root)) {
-    run.path_ = options.root + "/" + numbered(options.name, number + 1);
+    run.path_ = path_of(number + 1);
     run.why_not_made_ = std::strerror(errno);
     return run;
   }
   // Others may make folders at the same time: each gets one of its own.
   do {
-    run.path_ = options.root + "/" + numbered(options.name, ++number);
-    if (::mkdir(run.path_.c_str(), kPrivateFolder) == 0) {
+    run.path_ = path_of(++number);
+    const bool is_made = ::mkdir(run.path_.c_str(), kPrivateFolder) == 0;
+    const int error = is_made ? 0 : errno;
+    if (is_made || (error == EEXIST && is_left_over(run.path_))) {
       run.folder_ = open_folder(run.path_);
-      run.lock_or_throw();
-      return run;
+      if (run.try_lock() && is_left_over(run.path_) && (is_made || run.can_write())) {
+        return run;
+      }
+      run.folder_.reset();
     }
+    errno = is_made ? EEXIST : error;
   } while (errno == EEXIST);
   run.why_not_made_ = std::strerror(errno);
   return run;
@@ -204,12 +140,16 @@ RunFolder::~RunFolder() {
 }
 
 // Where the file system has no locks there is none.
-void RunFolder::lock_or_throw() const {
+bool RunFolder::try_lock() const {
   int failed = 0;
   do {
     failed = ::flock(folder_.get(), LOCK_EX | LOCK_NB);
   } while (failed != 0 && errno == EINTR);
-  if (failed != 0 && errno == EWOULDBLOCK) {
+  return failed == 0 || errno != EWOULDBLOCK;
+}
+
+void RunFolder::lock_or_throw() const {
+  if (!try_lock()) {
     const pid_t holder = lock_holder(folder_.get());
     throw UsageError("the run '" + path_ + "' is in use by " +
                      (holder > 0 ? "process " + std::to_string(holder) : "another process") +

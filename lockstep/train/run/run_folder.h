@@ -1,6 +1,7 @@
 // Where a run keeps its files: runs/<data>-<model>, and -2, -3, ... for the runs after it.
 //
 // The newest run of a name decides: if it is not finished it is resumed, else a new folder follows.
+// What a start left that was refused is no run: a later one takes its folder.
 // One process at a time has a folder. A disk that refuses to be written is no error: the trainer
 // asks can_write(), says why_not(), and goes on without files.
 #pragma once
@@ -13,16 +14,8 @@
 
 namespace lockstep::train {
 
-// "fashion-mnist-resnet18": the last part of each, without ".csv", and with a dash in the place of
-// what is no letter, digit, dot, dash or underscore. Never empty, never with a dot in front, and at
-// most 100 characters.
-std::string run_name(const std::string& data, const std::string& model);
-
-// The folder of the newest run of this name; empty if there is none.
-std::string newest_run(const std::string& root, const std::string& name);
-// The folder that a run would get that is not to go on with another.
-std::string next_run(const std::string& root, const std::string& name);
-// That of the newest one that set_job() was called for with this text; empty if there is none.
+// The folder of the newest one that set_job() was called for with this text; empty if there is
+// none.
 std::string newest_run_of_job(const std::string& root, const std::string& name,
                               const std::string& job);
 // What set_job() wrote into a run's folder; empty if nothing.
@@ -73,6 +66,7 @@ class RunFolder {
 
  private:
   RunFolder() = default;
+  [[nodiscard]] bool try_lock() const;  // False: another process has it.
   void lock_or_throw() const;
 
   std::string path_;

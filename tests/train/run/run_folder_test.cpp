@@ -20,38 +20,22 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-TEST(RunName, IsTheLastPartOfTheDataAndTheModel) {
-  EXPECT_EQ(run_name("fashion-mnist", "convnet"), "fashion-mnist-convnet");
-  EXPECT_EQ(run_name("/data/imagenet/", "resnet50"), "imagenet-resnet50");
-  EXPECT_EQ(run_name("tables/pima.csv", "mlp"), "pima-mlp");
-}
-
-TEST(RunName, HasOnlyWhatEveryFolderMayBeCalled) {
-  EXPECT_EQ(run_name("my photos (new)", "a/b\n"), "my-photos--new-a-b");
-  EXPECT_EQ(run_name("../..hidden", "-rf"), "hidden-rf");
-  EXPECT_EQ(run_name("", ""), "data-model");
-  EXPECT_EQ(run_name("\xff\xfe", "..."), "data-model");
-  EXPECT_EQ(run_name(std::string(300, 'a'), std::string(300, 'b')),
-            std::string(50, 'a') + "-" + std::string(50, 'b'));
-}
-
-TEST(RunName, OfTheCurrentFolderIsItsName) {
-  const test::TemporaryFolder folder;
-  std::filesystem::create_directories(folder.file("photos/train"));
-  const int status = test::run_in_child([&] {
-    std::filesystem::current_path(folder.file("photos/train"));
-    return run_name(".", "m") == "train-m" && run_name("..", "m") == "photos-m" ? 0 : 1;
-  });
-  EXPECT_EQ(status, 0);
-}
-
 class RunFolderTest : public ::testing::Test {
  protected:
   RunFolderOptions options(const std::string& name = "data-model") const {
     return {.root = folder_.file("runs"), .name = name};
   }
   std::string runs(const std::string& name) const { return folder_.file("runs/" + name); }
-  void make(const std::string& name) const { std::filesystem::create_directories(runs(name)); }
+  // As of a run that has come to its first step.
+  void make(const std::string& name) const {
+    std::filesystem::create_directories(runs(name));
+    std::ofstream(runs(name) + "/config.toml") << "";
+  }
+  static RunFolder begin(const RunFolderOptions& options) {
+    auto run = RunFolder::open(options);
+    std::ofstream(run.file("config.toml")) << "";
+    return run;
+  }
 
   static mode_t mode_of(const std::string& path) {
     struct stat status{};
@@ -70,15 +54,6 @@ TEST_F(RunFolderTest, TheFirstRunHasNoNumber) {
   EXPECT_EQ(run.why_not(), "");
 }
 
-TEST_F(RunFolderTest, TheNewestHasTheLargestNumberAlsoIfOneBeforeItIsGone) {
-  EXPECT_EQ(newest_run(folder_.file("runs"), "a-b"), "");
-  for (const char* name : {"a-b", "a-b-3", "a-c-9"}) {
-    make(name);
-  }
-  EXPECT_EQ(newest_run(folder_.file("runs"), "a-b"), runs("a-b-3"));
-  EXPECT_EQ(newest_run(folder_.file("runs"), "a-c"), runs("a-c-9"));
-}
-
 TEST_F(RunFolderTest, OnlyTheUserMayReadWhatItMakes) {
   auto run = RunFolder::open(options());
   EXPECT_EQ(mode_of(folder_.file("runs")), 0700U);
@@ -90,7 +65,7 @@ TEST_F(RunFolderTest, OnlyTheUserMayReadWhatItMakes) {
 
 TEST_F(RunFolderTest, AnUnfinishedRunIsResumed) {
   {
-    const auto first = RunFolder::open(options());
+    const auto first = begin(options());
   }
   const auto second = RunFolder::open(options());
   EXPECT_EQ(second.path(), runs("data-model"));
@@ -124,13 +99,34 @@ TEST_F(RunFolderTest, OtherNamesDoNotCount) {
 
 TEST_F(RunFolderTest, WithoutResumeANewOneFollows) {
   {
-    const auto first = RunFolder::open(options());
+    const auto first = begin(options());
   }
   auto fresh = options();
   fresh.resume = false;
   const auto second = RunFolder::open(fresh);
   EXPECT_EQ(second.path(), runs("data-model-2"));
   EXPECT_FALSE(second.is_resumed());
+}
+
+// A refused start, or one that was killed, must not hide the run before it.
+TEST_F(RunFolderTest, WhatARefusedStartLeftIsNoRun) {
+  make("data-model");
+  std::filesystem::create_directories(runs("data-model-2/log/attempt_0"));
+  std::filesystem::create_directories(runs("data-model-3"));
+  EXPECT_EQ(RunFolder::open(options()).path(), runs("data-model"));
+  RunFolder::open(options()).mark_finished();
+  const auto next = RunFolder::open(options());
+  EXPECT_EQ(next.path(), runs("data-model-2"));
+  EXPECT_FALSE(next.is_resumed());
+  EXPECT_TRUE(next.can_write());
+}
+
+TEST_F(RunFolderTest, AStartThatIsUnderWayKeepsItsFolder) {
+  const auto first = RunFolder::open(options());
+  EXPECT_THROW(RunFolder::open(options()), UsageError);
+  auto fresh = options();
+  fresh.resume = false;
+  EXPECT_EQ(RunFolder::open(fresh).path(), runs("data-model-2"));
 }
 
 TEST_F(RunFolderTest, ASecondProcessIsRefusedByTheNumberOfTheFirst) {
@@ -145,7 +141,7 @@ TEST_F(RunFolderTest, ASecondProcessIsRefusedByTheNumberOfTheFirst) {
 
 TEST_F(RunFolderTest, AKilledProcessLeavesNoLock) {
   const int status = test::run_in_child([&]() -> int {
-    const auto run = RunFolder::open(options());
+    const auto run = begin(options());
     ::raise(SIGKILL);
     return 0;
   });
@@ -272,10 +268,10 @@ TEST_F(RunFolderTest, TheMarkCanBeTakenBack) {
 TEST_F(RunFolderTest, AJobFindsItsRun) {
   auto next = options();
   next.resume = false;
-  RunFolder::open(next).set_job("a");
-  RunFolder::open(next).set_job("b");
+  begin(next).set_job("a");
+  begin(next).set_job("b");
   {
-    const auto newest = RunFolder::open(next);
+    const auto newest = begin(next);
   }
   EXPECT_EQ(newest_run_of_job(options().root, "data-model", "a"), runs("data-model"));
   EXPECT_EQ(newest_run_of_job(options().root, "data-model", "b"), runs("data-model-2"));
