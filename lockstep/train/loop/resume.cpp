@@ -103,6 +103,11 @@ std::string flag_of_resume(const TrainConfig& config) {
   return is_word ? "" : "--resume";
 }
 
+void require_checkpoint(const std::string& path, const std::string& flag) {
+  checkpoint::Document document;
+  (void)read_named(path, flag, document);
+}
+
 void require_initial_weights(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) {

@@ -25,6 +25,10 @@ std::optional<LoadedCheckpoint> load_on_all_ranks(const Group& group, const std:
 // "--resume" if its value is a path, else "".
 std::string flag_of_resume(const TrainConfig& config);
 
+// Reads what `flag` names and throws as load_on_all_ranks() would. On one rank, before a folder is
+// made for a run that cannot begin.
+void require_checkpoint(const std::string& path, const std::string& flag);
+
 // `path` is a file or a folder of checkpoints that --init-weights names. Throws UsageError with the
 // nearest path that exists if it is not there.
 void require_initial_weights(const std::string& path);

@@ -164,6 +164,10 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
           }
           if (!config.init_weights.empty() && !goes_on(config, name, choice)) {
             require_initial_weights(config.init_weights);  // Before a folder is made.
+            require_checkpoint(config.init_weights, "--init-weights");
+          }
+          if (choice.run.empty() && !choice.checkpoint.empty()) {
+            require_checkpoint(choice.checkpoint, flag_of_resume(config));  // Too.
           }
           return open_folder(config, name, choice);
         }

@@ -37,8 +37,8 @@ class RunFiles {
   // Chooses the folder by --resume and locks it; a job that was restarted goes on with the folder
   // and the last checkpoint of its attempt before, whatever --resume says. A disk that cannot be
   // written is a warning: the run goes on without files. Throws UsageError or IoError as RunFolder
-  // does, and if what --resume or, for a new run, --init-weights asks for is not there; then no
-  // folder is made.
+  // does, and if what --resume or, for a new run, --init-weights asks for is not there or no
+  // checkpoint; then no folder is made.
   RunFiles(const TrainConfig& config, const Names& names, bool restarted, OnWarning on_warning);
 
   // What to go on from, a file or a folder of checkpoints; empty: the run is new.

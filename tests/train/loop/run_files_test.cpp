@@ -142,10 +142,29 @@ TEST_F(RunFilesTest, InitialWeightsThatAreNotThereLeaveNoFolder) {
   EXPECT_FALSE(std::filesystem::exists(folder_.path + "/data-net-2"));
 }
 
+TEST_F(RunFilesTest, WhatIsNoCheckpointLeavesNoFolder) {
+  {
+    auto files = open();
+    save(files);
+  }
+  const auto table = folder_.path + "/t.csv";
+  std::ofstream(table) << "1,2\n";
+  for (const auto& no_checkpoint : {table, folder_.path}) {
+    EXPECT_THAT([&] { open(no_checkpoint); },
+                testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: give a checkpoint")))
+        << no_checkpoint;
+  }
+  config_.init_weights = table;
+  EXPECT_THROW(open("no"), UsageError);
+  EXPECT_FALSE(std::filesystem::exists(folder_.path + "/data-net-2"));
+  config_.init_weights = "";
+  EXPECT_EQ(open().folder(), folder_.path + "/data-net");
+}
+
 TEST_F(RunFilesTest, ARestartedJobGoesOnWithItsOwnRun) {
   ::setenv("TORCHELASTIC_MAX_RESTARTS", "3", 1);
-  const auto pt = folder_.path + "/start.pt";
-  std::ofstream(pt) << "a checkpoint";
+  const auto pt = folder_.path + "/last.pt";
+  CheckpointKeeper(folder_.path, {.strict = true}).save({.model = {{"weight", at::ones({2})}}}, {});
   {
     auto files = open(pt);
     EXPECT_EQ(files.checkpoint(), pt);
