@@ -3,10 +3,12 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <fstream>
 #include <functional>
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/utf8.h"
 
@@ -92,6 +94,39 @@ std::string csv_value(const MetricValue& value) {
   return number != nullptr ? number_text(*number) : shortest(std::get<std::int64_t>(value));
 }
 
+// The fields of a line that csv_field() or a spreadsheet's program wrote.
+std::vector<std::string> csv_fields(std::string_view line) {
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (line.starts_with(kByteOrderMark)) {
+    line.remove_prefix(kByteOrderMark.size());
+  }
+  if (line.ends_with('\r')) {
+    line.remove_suffix(1);
+  }
+  std::vector<std::string> fields;
+  bool in_quotes = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    if (fields.empty()) {
+      fields.emplace_back();
+    }
+    if (line[i] == '"' && in_quotes && i + 1 < line.size() && line[i + 1] == '"') {
+      fields.back() += line[++i];
+    } else if (line[i] == '"') {
+      in_quotes = !in_quotes;
+    } else if (line[i] == ',' && !in_quotes) {
+      fields.emplace_back();
+    } else {
+      fields.back() += line[i];
+    }
+  }
+  return fields;
+}
+
+// For messages.
+std::string in_words(const std::vector<std::string>& columns) {
+  return "'" + printable_name(join(columns, ",")) + "'";
+}
+
 // The integer at the beginning of a text; nothing if there is none.
 std::optional<std::int64_t> leading_int(std::string_view text) {
   return parse_int(text.substr(0, text.find_first_not_of("-0123456789")));
@@ -140,33 +175,51 @@ void MetricsFile::drop_after(const std::string& name, std::int64_t last) {
             [&](std::string_view line) { return number_in(line, name).value_or(last) <= last; });
 }
 
+void require_columns(const std::string& path, const std::vector<std::string>& names) {
+  std::ifstream file(path, std::ios::binary);
+  std::string header;
+  std::getline(file, header);
+  const auto columns = csv_fields(header);
+  if (!columns.empty() && columns != names) {
+    throw UsageError("'" + path + "' has the columns " + in_words(columns) + ", expected " +
+                     in_words(names) +
+                     "; another program or version wrote it; HINT: move it away, and it is written "
+                     "anew");
+  }
+}
+
 void SummaryCsv::drop_after(std::int64_t last) {
-  cut_lines(file_, [&](std::string_view line) { return leading_int(line).value_or(last) <= last; });
+  cut_lines(file_, [&](std::string_view line) {
+    const auto number = line.starts_with('"') ? line.substr(1) : line;
+    return leading_int(number).value_or(last) <= last;
+  });
 }
 
 SummaryCsv::SummaryCsv(std::string path, OnWarning on_warning)
     : file_(std::move(path), OpenLog::kLines, std::move(on_warning)) {
   const auto content = file_.content();
-  header_ = content.substr(0, content.find('\n'));
+  columns_ = csv_fields(std::string_view(content).substr(0, content.find('\n')));
 }
 
 void SummaryCsv::write(const Metrics& row) {
-  std::string names;
-  std::string values;
-  for (std::size_t column = 0; column < row.size(); ++column) {
-    const char* comma = column == 0 ? "" : ",";
-    names += comma + csv_field(row[column].first);
-    values += comma + csv_value(row[column].second);
+  std::vector<std::string> names;
+  std::vector<std::string> fields;
+  std::vector<std::string> values;
+  for (const auto& [name, value] : row) {
+    names.push_back(name);
+    fields.push_back(csv_field(name));
+    values.push_back(csv_value(value));
   }
-  if (header_.empty()) {
-    header_ = names;
+  if (columns_.empty()) {
+    columns_ = names;
   }
-  if (names != header_) {
-    throw UsageError("SummaryCsv '" + file_.path() + "': a row with the columns '" + names +
-                     "', expected those of the file, '" + header_ + "'; write to another file");
+  if (names != columns_) {
+    throw UsageError("SummaryCsv '" + file_.path() + "': a row with the columns " +
+                     in_words(names) + ", expected those of the file, " + in_words(columns_) +
+                     "; write to another file");
   }
   // In one piece: a disk that refuses the header must not take the row.
-  file_.append((file_.size() == 0 ? header_ + "\n" : "") + values + "\n");
+  file_.append((file_.size() == 0 ? join(fields, ",") + "\n" : "") + join(values, ",") + "\n");
 }
 
 }  // namespace lockstep::log

@@ -40,6 +40,10 @@ class MetricsFile {
   LogFile file_;
 };
 
+// Throws UsageError if there is a summary at `path` whose header has other names than these. Quotes
+// and a line end that a spreadsheet's program wrote make no difference. Changes nothing.
+void require_columns(const std::string& path, const std::vector<std::string>& names);
+
 class SummaryCsv {
  public:
   // As MetricsFile. The header of a file that is there stays.
@@ -54,7 +58,7 @@ class SummaryCsv {
 
  private:
   LogFile file_;
-  std::string header_;
+  std::vector<std::string> columns_;
 };
 
 }  // namespace lockstep::log

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -76,6 +78,28 @@ TEST_F(MetricsFiles, ARowOfOtherColumnsIsRefused) {
               ThrowsMessage<UsageError>(
                   HasSubstr("a row with the columns 'step', expected those of the file, 'epoch'")));
   EXPECT_EQ(read_file(path()), "epoch\n0\n");
+}
+
+TEST_F(MetricsFiles, AHeaderThatASpreadsheetWroteIsTheSame) {
+  std::ofstream(path())
+      << "\xEF\xBB\xBF\"epoch\",\"train,\"\"loss\"\"\"\r\n\"0\",\"1\"\r\n\"1\",2\r\n";
+  EXPECT_NO_THROW(require_columns(path(), {"epoch", "train,\"loss\""}));
+  SummaryCsv csv(path());
+  csv.drop_after(0);
+  csv.write({{"epoch", int64_t{1}}, {"train,\"loss\"", 0.25}});
+  EXPECT_THAT(read_file(path()), testing::EndsWith("\r\n\"0\",\"1\"\r\n1,0.25\n"));
+}
+
+TEST_F(MetricsFiles, OtherColumnsAreFoundBeforeARowIsWritten) {
+  EXPECT_NO_THROW(require_columns(path(), {"epoch"}));
+  EXPECT_FALSE(std::filesystem::exists(path()));
+  std::ofstream(path()) << "epoch,lo\rss\n0,1\n";
+  EXPECT_THAT(
+      [&] { require_columns(path(), {"epoch", "loss"}); },
+      ThrowsMessage<UsageError>(testing::AllOf(
+          HasSubstr("'" + path() + "' has the columns 'epoch,lo?ss', expected 'epoch,loss'"),
+          HasSubstr("HINT: move it away"))));
+  EXPECT_EQ(read_file(path()), "epoch,lo\rss\n0,1\n");
 }
 
 TEST_F(MetricsFiles, AResumedRunHoldsEachStepOnce) {

@@ -119,6 +119,12 @@ void require_initial_weights(const std::string& path) {
   }
 }
 
+std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position) {
+  return "resumed from '" + loaded.file + "': epoch " + std::to_string(position.epoch + 1) +
+         ", step " + std::to_string(position.step_in_epoch) +
+         (loaded.reason.empty() ? "" : " (" + loaded.reason + ")");
+}
+
 std::string job_of(const Checkpoint& checkpoint) {
   const checkpoint::Value others(checkpoint.others);
   const auto* found = others.find(kJob);

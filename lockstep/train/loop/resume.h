@@ -11,6 +11,7 @@
 #include "lockstep/train/checkpoint/checkpoint.h"
 #include "lockstep/train/loop/config.h"
 #include "lockstep/train/loop/data_source.h"
+#include "lockstep/train/loop/position.h"
 
 namespace lockstep::train {
 
@@ -32,6 +33,9 @@ void require_checkpoint(const std::string& path, const std::string& flag);
 // `path` is a file or a folder of checkpoints that --init-weights names. Throws UsageError with the
 // nearest path that exists if it is not there.
 void require_initial_weights(const std::string& path);
+
+// What a run says that goes on from there.
+std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position);
 
 // Those of a checkpoint's args; none of another program's.
 Settings settings_in(const checkpoint::Value& args);

@@ -221,6 +221,7 @@ void RunFiles::open_logs(const std::optional<Position>& resumed) {
   if (!folder_.can_write()) {
     return;
   }
+  RunLog::require_own_summary(folder_.path());
   try {
     if (resumed && !is_at_end(config_, *resumed)) {
       folder_.mark_unfinished();

@@ -47,7 +47,8 @@ class RunFiles {
   // The attempt before finished the run: nothing is left to train.
   [[nodiscard]] bool is_done() const { return is_done_; }
 
-  // Before the first step; writes config.toml, too.
+  // Before the first step; writes config.toml, too. Throws UsageError, before anything is written,
+  // if the folder's summary.csv has other columns.
   void open_logs(const std::optional<Position>& resumed);
   [[nodiscard]] RunLog* log() { return log_.get(); }
   [[nodiscard]] CheckpointKeeper& keeper() { return *keeper_; }

@@ -27,6 +27,12 @@ log::SummaryWriterOptions event_options(const std::string& folder, const Positio
   return options;
 }
 
+log::Metrics summary_row(const Epoch& epoch) {
+  return {{"epoch", epoch.position.epoch},      {"train_loss", epoch.train.loss},
+          {"eval_loss", epoch.validation.loss}, {"eval_top1", epoch.validation.top1},
+          {"eval_top5", epoch.validation.top5}, {"lr", epoch.lr}};
+}
+
 // What the driver tells of rank 0's GPU; empty without one.
 log::Metrics gpu_metrics(const Interval& interval) {
   log::Metrics metrics;
@@ -44,6 +50,14 @@ log::Metrics gpu_metrics(const Interval& interval) {
 }
 
 }  // namespace
+
+void RunLog::require_own_summary(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : summary_row({})) {
+    names.push_back(name);
+  }
+  log::require_columns(summary_path(folder), names);
+}
 
 RunLog::RunLog(const std::string& folder, const Position& start, const log::OnWarning& on_warning)
     : metrics_(metrics_path(folder), on_warning),
@@ -90,12 +104,7 @@ void RunLog::on_epoch(const Epoch& epoch) {
                   {"eval_top1", epoch.validation.top1},
                   {"eval_top5", epoch.validation.top5},
                   {"lr", epoch.lr}});
-  summary_.write({{"epoch", position.epoch},
-                  {"train_loss", epoch.train.loss},
-                  {"eval_loss", epoch.validation.loss},
-                  {"eval_top1", epoch.validation.top1},
-                  {"eval_top5", epoch.validation.top5},
-                  {"lr", epoch.lr}});
+  summary_.write(summary_row(epoch));
   events_.add_scalar("Loss/val", epoch.validation.loss, position.step);
   events_.add_scalar("acc1/val", epoch.validation.top1, position.step);
   events_.add_scalar("acc5/val", epoch.validation.top5, position.step);

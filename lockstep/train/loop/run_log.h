@@ -13,6 +13,10 @@ namespace lockstep::train {
 // On rank 0. A disk that fails costs lines, with a warning for each file, and never the run.
 class RunLog : public Observer {
  public:
+  // Throws UsageError if the folder has a summary.csv with other columns: found after an epoch, it
+  // would cost that epoch. Changes nothing.
+  static void require_own_summary(const std::string& folder);
+
   // `start`: where the run begins or goes on; what a killed process wrote behind it is removed, so
   // that each step is there once. Throws IoError if a file cannot be opened.
   RunLog(const std::string& folder, const Position& start, const log::OnWarning& on_warning);

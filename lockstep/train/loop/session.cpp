@@ -168,20 +168,21 @@ class Session {
     if (loaded) {
       trainer.resume(loaded->checkpoint);
       resumed = position_from(loaded->checkpoint.metrics);
-      say("resumed from '" + loaded->file + "': epoch " + std::to_string(resumed->epoch + 1) +
-          ", step " + std::to_string(resumed->step_in_epoch) +
-          (loaded->reason.empty() ? "" : " (" + loaded->reason + ")"));
+      say(resumed_text(*loaded, *resumed));
     }
     std::optional<RestartCost> cost;
     if (files && restarts_allowed()) {
       cost.emplace(files->folder() + "/restarts", restarted);
       trainer.add_observer(*cost);
     }
-    if (files) {
-      files->open_logs(resumed);
-      if (auto* log = files->log()) {
-        trainer.add_observer(*log);
+    on_rank_0(world_, [&] {
+      if (files) {
+        files->open_logs(resumed);
       }
+      return std::string();
+    });
+    if (files && files->log() != nullptr) {
+      trainer.add_observer(*files->log());
     }
     const auto outcome = trainer.run();
     if (cost && outcome.stopped_by == 0) {

@@ -247,6 +247,24 @@ TEST_F(RunFilesTest, AFinishedRunThatGoesOnIsNotFinished) {
   EXPECT_EQ(open().folder(), folder_.path + "/data-net");
 }
 
+TEST_F(RunFilesTest, ASummaryOfOthersIsRefusedBeforeTheFirstStep) {
+  {
+    auto files = open();
+    save(files);
+    files.log()->on_epoch({});
+    files.finish(true);
+  }
+  const auto summary = folder_.path + "/data-net/summary.csv";
+  const auto rows = folder_.read("data-net/summary.csv");
+  std::ofstream(summary) << "mine," << rows;
+  EXPECT_THAT([&] { open("last").open_logs(Position{}); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: move it away")));
+  EXPECT_EQ(folder_.read("data-net/summary.csv"), "mine," + rows);
+  EXPECT_TRUE(std::filesystem::exists(folder_.path + "/data-net/finished"));
+  std::filesystem::remove(summary);
+  EXPECT_NO_THROW(open("last").open_logs(Position{}));
+}
+
 TEST_F(RunFilesTest, ARootThatCannotBeMadeIsAWarning) {
   config_.output = "/proc/nothing";
   RunFiles files(config_, {"data", "net"}, false,
