@@ -13,6 +13,16 @@ namespace {
 
 constexpr const char* kScores = "rank_scores";
 
+// Without --resume no, the run would be found again, and these flags refused again.
+std::string hint_to_go_on(const TrainConfig& config) {
+  if (!config.init_weights.empty()) {
+    return "add --resume no to start anew with the weights of --init-weights, or give the same "
+           "flags to go on";
+  }
+  return "give the same flags to go on, --resume no to start anew, or --resume no --init-weights "
+         "FILE to start a new run with its weights";
+}
+
 }  // namespace
 
 Settings Trainer::settings() const {
@@ -31,8 +41,7 @@ void Trainer::resume(const Checkpoint& checkpoint) {
   const auto text = difference(settings(), saved.empty() ? saved : with_defaults(saved), "there");
   if (!text.empty()) {
     throw UsageError("the checkpoint is of a run with other settings:" + text +
-                     "\nHINT: give the same flags to go on, --resume no to start anew, or "
-                     "--init-weights to start a new run with its weights");
+                     "\nHINT: " + hint_to_go_on(config_));
   }
   learner_.load(checkpoint);
   position_ = position_from(checkpoint.metrics, learner_.lr());

@@ -37,6 +37,13 @@ TEST(TrainerCheckpoint, ASignalEndsItAndTheCheckpointGoesOn) {
       [&] { other.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
       testing::ThrowsMessage<UsageError>(
           testing::HasSubstr("--lr is '0.5' here and not given there")));
+  auto with_weights = kShort;
+  with_weights.init_weights = "other.pt";
+  ToyRun anew(with_weights);
+  EXPECT_THAT(
+      [&] { anew.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
+      testing::ThrowsMessage<UsageError>(
+          testing::HasSubstr("HINT: add --resume no to start anew with the weights")));
 }
 
 // Without the settings and the lr that came later.
