@@ -29,6 +29,31 @@ bool can_be_read(const std::string& path) {
   return is_open && !file.bad();
 }
 
+// A folder whose checkpoints are there, can be read, and are damaged, all of them.
+bool has_only_damaged(const std::string& folder) {
+  bool has_one = false;
+  for (const char* name : {"/last.pt", "/prev.pt"}) {
+    std::error_code error;
+    if (std::filesystem::exists(folder + name, error)) {
+      has_one = true;
+      if (!can_be_read(folder + name)) {
+        return false;
+      }
+    }
+  }
+  return has_one;
+}
+
+std::string hint_beside_damaged(const std::string& folder, const std::string& flag) {
+  std::error_code error;
+  const auto best = folder + "/best.pt";
+  const bool has_best = std::filesystem::exists(best, error);
+  return (has_best
+              ? "--resume " + (flag.empty() ? "best" : best) + " to go on from the best one, or "
+              : "") +
+         "--resume no to start anew";
+}
+
 LoadedCheckpoint read_named(const std::string& path, const std::string& flag,
                             checkpoint::Document& document) {
   try {
@@ -36,6 +61,9 @@ LoadedCheckpoint read_named(const std::string& path, const std::string& flag,
     document = std::move(read.document);
     return {from_value(read.file, document.root, "cpu", document.format), read.file, read.reason};
   } catch (const IoError& error) {
+    if (flag != "--init-weights" && has_only_damaged(path)) {
+      throw UsageError(error.what() + std::string("; HINT: ") + hint_beside_damaged(path, flag));
+    }
     if (flag.empty() || !can_be_read(path)) {
       throw;
     }

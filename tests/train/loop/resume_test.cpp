@@ -63,6 +63,24 @@ TEST(LoadOnAllRanks, AFileThatAFlagNamesAndIsNoCheckpointIsAWrongFlag) {
   EXPECT_EQ(flag_of_resume({.resume = "a.pt"}), "--resume");
 }
 
+TEST(LoadOnAllRanks, WhereAllAreDamagedTheHintNamesWhatIsLeft) {
+  const toys::Folder folder;
+  const auto world = init_process_group();
+  for (const char* name : {"last.pt", "prev.pt"}) {
+    (void)folder.write(name, "damaged");
+  }
+  EXPECT_THAT([&] { (void)load_on_all_ranks(world, folder.path); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::AllOf(testing::HasSubstr("last.pt"), testing::HasSubstr("prev.pt"),
+                                 testing::HasSubstr("HINT: --resume no to start anew"))));
+  (void)folder.write("best.pt", "maybe");
+  EXPECT_THAT([&] { (void)load_on_all_ranks(world, folder.path); },
+              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: --resume best to go")));
+  EXPECT_THAT([&] { (void)load_on_all_ranks(world, folder.path, "--resume"); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("HINT: --resume " + folder.path + "/best.pt to go")));
+}
+
 // Read a second time, it would be another one for the others than for rank 0.
 TEST(LoadOnAllRanks, AFileThatIsReplacedMeanwhileIsTheSameForAll) {
   const toys::Folder folder;
