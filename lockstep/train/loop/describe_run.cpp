@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <map>
 
@@ -91,10 +92,32 @@ std::string describe_optimizer(const TrainConfig& config, const BatchPlan& batch
   return config.opt + " with learning rate " + lr.data() + ", " + config.sched;
 }
 
+std::string describe_ema(const TrainConfig& config, const BatchPlan& batches) {
+  if (!config.model_ema || config.eval_only) {
+    return "";
+  }
+  std::array<char, 128> text{};
+  std::snprintf(text.data(), text.size(), "model EMA %g: ", config.model_ema_decay);
+  std::string line = text.data();
+  line += "validation and best.pt are of the averaged weights";
+  // The average begins as the first weights: whoever trains shortly sees little but those.
+  constexpr double kMuch = 0.1;
+  const auto steps = config.epochs * batches.steps_per_epoch;
+  const double first = std::pow(config.model_ema_decay, static_cast<double>(steps));
+  if (first > kMuch) {
+    std::snprintf(text.data(), text.size(),
+                  ", which are the first ones by %.0f %% still after all %lld steps", 100 * first,
+                  static_cast<long long>(steps));
+    line += text.data();
+  }
+  return line;
+}
+
 std::string describe_run(const RunPlan& plan, const Group& world) {
   const auto& [config, source, batches, parameters] = plan;
   const auto number = [](std::int64_t value) { return std::to_string(value); };
   const auto gpu = describe_gpu(config, batches, world);
+  const auto ema = describe_ema(config, batches);
   const int ranks = ranks_to_train(config, world.size());
   const std::string dry_run = ranks == world.size()
                                   ? ""
@@ -106,7 +129,7 @@ std::string describe_run(const RunPlan& plan, const Group& world) {
          counted_as(batches.steps_per_epoch, "step") + " of " + number(batches.global) + " (" +
          number(batches.per_rank) + " x " + counted_as(ranks, "rank") +
          (batches.accumulation > 1 ? " x " + number(batches.accumulation) + " passes" : "") + ")" +
-         (gpu.empty() ? "" : "\n" + gpu);
+         (ema.empty() ? "" : "\n" + ema) + (gpu.empty() ? "" : "\n" + gpu);
 }
 
 }  // namespace lockstep::train

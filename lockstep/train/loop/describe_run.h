@@ -27,6 +27,9 @@ std::string describe_places(const std::vector<Place>& places);
 // "sgd with learning rate 0.02, cosine".
 std::string describe_optimizer(const TrainConfig& config, const BatchPlan& batches);
 
+// What --model-ema means for the scores of this run; empty without it.
+std::string describe_ema(const TrainConfig& config, const BatchPlan& batches);
+
 struct RunPlan {
   const TrainConfig& config;
   const DataSource& source;

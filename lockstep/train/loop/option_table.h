@@ -93,8 +93,9 @@ void visit_options(Config& config, const Visit& visit) {
   add("--crop-padding", config.crop_padding, kNumbers,
       "pixels around images in memory, before a random crop of their size; 0: off");
   add("--amp", config.amp, kNumbers, "bf16, fp16 or O0 to O3");
-  add("--model-ema", config.model_ema, kNumbers, "validate and keep averages of the weights");
-  add("--model-ema-decay", config.model_ema_decay, kNumbers, "");
+  add("--model-ema", config.model_ema, kNumbers,
+      "keep averages of the weights; validation and best.pt are of them");
+  add("--model-ema-decay", config.model_ema_decay, kNumbers, "of the average, in each step");
   add("--channels-last", config.channels_last, kNumbers, "memory format of images and weights");
   add("--cuda-graph,!--no-cuda-graph", config.cuda_graph, kOutput,
       "replay steps on a GPU as one CUDA graph, where they can be recorded; the default");

@@ -57,6 +57,20 @@ TEST(DescribeOptimizer, HasTheRateThatIsChosen) {
             "sgd with learning rate 0.1, step");
 }
 
+TEST(DescribeRun, SaysThatScoresAreOfAveragedWeights) {
+  const BatchPlan batches{.per_rank = 8, .global = 8, .steps_per_epoch = 100};
+  TrainConfig config{.model = "own", .epochs = 1, .model_ema = true};
+  EXPECT_THAT(
+      describe_run({config, toys::table(), batches, 15}, init_process_group()),
+      testing::HasSubstr(
+          "\nmodel EMA 0.9998: validation and best.pt are of the averaged weights, which are "
+          "the first ones by 98 % still after all 100 steps"));
+  config.epochs = 1000;
+  EXPECT_THAT(describe_ema(config, batches), testing::EndsWith("of the averaged weights"));
+  config.model_ema = false;
+  EXPECT_EQ(describe_ema(config, batches), "");
+}
+
 TEST(DescribeRun, OneRankOfADryRunSpeaksForAll) {
   const TrainConfig config{.model = "own", .dry_run = true, .planned_ranks = 3};
   const BatchPlan batches{.per_rank = 8, .global = 24, .steps_per_epoch = 4};
