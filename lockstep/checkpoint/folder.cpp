@@ -161,8 +161,15 @@ class Steps {
   }
 
   [[noreturn]] void fail(const std::string& what, const std::string& name) const {
-    throw_errno("saving a checkpoint ('" + name_ + "' is " +
-                (is_new_ ? "the new file already" : "what it was before") + "): " + what + " '" +
+    const int error = errno;
+    struct stat status{};
+    const bool is_there =
+        ::fstatat(place_.folder, name_.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+    const char* state = is_new_    ? "the new file already"
+                        : is_there ? "what it was before"
+                                   : "not there";
+    errno = error;
+    throw_errno("saving a checkpoint ('" + name_ + "' is " + state + "): " + what + " '" +
                 place_.path + "/" + name + "'");
   }
 

@@ -4,6 +4,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/folder.h"
 #include "tests/checkpoint/two_saved.h"
@@ -163,6 +165,14 @@ TEST(Folder, ADamagedFileDoesNotReplaceTheSoundOneBeforeTheNewOneIsThere) {
       EXPECT_NO_THROW((void)load_newest(two.folder.path)) << "killed at operation " << at;
     }
   }
+}
+
+TEST(Folder, AFailedSaveDoesNotPromiseAnOldFileThatIsGone) {
+  TwoSaved two;
+  Folder folder(two.folder.path, two.files);
+  std::filesystem::remove_all(two.folder.path);
+  EXPECT_THAT([&] { folder.save(small_checkpoint(3)); },
+              testing::ThrowsMessage<IoError>(HasSubstr("('last.pt' is not there)")));
 }
 
 }  // namespace

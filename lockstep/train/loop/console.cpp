@@ -111,8 +111,10 @@ std::vector<std::string> Console::warnings() const {
 }
 
 void Console::on_warning(const std::string& warning) {
-  ++warnings_[warning];
-  say("WARNING: " + warning);
+  // The summary counts the others.
+  if (++warnings_[warning] == 1) {
+    say("WARNING: " + warning);
+  }
 }
 
 }  // namespace lockstep::train

@@ -68,6 +68,21 @@ TEST(Console, ACopyHasPlainLinesWhateverTheTerminalShows) {
   EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
 }
 
+TEST(Console, AWarningIsPrintedOnceAndCounted) {
+  const test::TemporaryFolder folder;
+  const test::Terminal terminal(80);
+  OutputLog copy;
+  Console console(terminal.fd(), 3, BatchPlan{.steps_per_epoch = 10}, "images", &copy);
+  copy.open(folder.file("log"), [](const std::string& text) { FAIL() << text; });
+  for (int i = 0; i < 28; ++i) {
+    console.on_warning("the folder is gone");
+  }
+  console.on_warning("the disk is full");
+  EXPECT_EQ(folder.read("log"), "WARNING: the folder is gone\nWARNING: the disk is full\n");
+  EXPECT_THAT(console.warnings(),
+              testing::UnorderedElementsAre("28 times: the folder is gone", "the disk is full"));
+}
+
 TEST(Console, TheLineOfAnEpochFitsTheTerminal) {
   const test::Terminal terminal(80);
   Console console(terminal.fd(), 300, BatchPlan{.steps_per_epoch = 10}, "images");
