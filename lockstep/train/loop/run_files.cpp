@@ -246,6 +246,10 @@ bool RunFiles::finish(bool is_complete) {
   } catch (const IoError& error) {
     on_warning_(error.what());
   }
+  if (const auto now = folder_.moved_to(); !now.empty()) {
+    on_warning_("the run folder '" + folder_.path() +
+                "' is no longer there under its name; what was written is in '" + now + "'");
+  }
   return is_saved;
 }
 

@@ -179,6 +179,23 @@ std::string RunFolder::why_not() const {
   return "";
 }
 
+std::string RunFolder::moved_to() const {
+  struct stat ours{};
+  struct stat named{};
+  if (!folder_ || ::fstat(folder_.get(), &ours) != 0) {
+    return "";
+  }
+  if (::lstat(path_.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
+      ours.st_dev == named.st_dev) {
+    return "";
+  }
+  std::error_code error;
+  const auto link = "/proc/self/fd/" + std::to_string(folder_.get());
+  const auto now = std::filesystem::read_symlink(link, error);
+  // Of a folder that was removed it is no path: "/runs/a (deleted)".
+  return std::filesystem::exists(now, error) ? now.string() : "";
+}
+
 std::string RunFolder::make_subfolder(const std::string& name) const {
   std::string path = file(name);
   if (!folder_) {

@@ -53,6 +53,9 @@ class RunFolder {
   // A sentence that names the folder and the reason; empty if it can be written.
   [[nodiscard]] std::string why_not() const;
 
+  // Where it is if it was renamed or moved since it was opened; empty if it has its name, or none.
+  [[nodiscard]] std::string moved_to() const;
+
   // Makes a folder in it that the user alone may read, or finds one. Throws IoError.
   [[nodiscard]] std::string make_subfolder(const std::string& name) const;
 

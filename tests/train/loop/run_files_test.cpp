@@ -265,6 +265,17 @@ TEST_F(RunFilesTest, ASummaryOfOthersIsRefusedBeforeTheFirstStep) {
   EXPECT_NO_THROW(open("last").open_logs(Position{}));
 }
 
+TEST_F(RunFilesTest, AFolderThatIsRenamedMeanwhileIsAWarning) {
+  auto files = open();
+  save(files);
+  std::filesystem::rename(folder_.path + "/data-net", folder_.path + "/mine");
+  EXPECT_TRUE(files.finish(true));
+  EXPECT_TRUE(std::filesystem::exists(folder_.path + "/mine/finished"));
+  EXPECT_THAT(warnings_, testing::ElementsAre(testing::AllOf(
+                             testing::HasSubstr("data-net' is no longer there under its name"),
+                             testing::HasSubstr("/mine'"))));
+}
+
 TEST_F(RunFilesTest, ARootThatCannotBeMadeIsAWarning) {
   config_.output = "/proc/nothing";
   RunFiles files(config_, {"data", "net"}, false,

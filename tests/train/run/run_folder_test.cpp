@@ -199,7 +199,11 @@ TEST_F(RunFolderTest, TheRootMayBeALink) {
 
 TEST_F(RunFolderTest, ThatVanishesSaysSo) {
   const auto run = RunFolder::open(options());
-  std::filesystem::remove_all(run.path());
+  EXPECT_EQ(run.moved_to(), "");
+  std::filesystem::rename(run.path(), runs("elsewhere"));
+  EXPECT_EQ(run.moved_to(), std::filesystem::canonical(runs("elsewhere")));
+  std::filesystem::remove_all(runs("elsewhere"));
+  EXPECT_EQ(run.moved_to(), "");
   EXPECT_FALSE(run.can_write());
   EXPECT_EQ(run.why_not(),
             "the run folder '" + run.path() + "' cannot be written: No such file or directory");
