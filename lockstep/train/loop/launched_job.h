@@ -1,6 +1,8 @@
 // What a launcher tells the ranks of a job: which job it is, and whether it starts them again.
 #pragma once
 
+#include <chrono>
+#include <optional>
 #include <string>
 
 namespace lockstep::train {
@@ -13,5 +15,7 @@ bool restarts_allowed();
 // that the launcher made for it alone, which is in the paths of its error files. Where a launcher
 // has none, its process, which must be the parent of this one.
 std::string this_job();
+// When the launcher made the folder of the job's first attempt; nothing if there is none.
+std::optional<std::chrono::system_clock::time_point> first_attempt_began();
 
 }  // namespace lockstep::train

@@ -25,10 +25,14 @@ RestartCost::Clock::time_point time_from(double seconds_since_epoch) {
 
 }  // namespace
 
-RestartCost::RestartCost(std::string path, int restarts)
+RestartCost::RestartCost(std::string path, int restarts, std::optional<Clock::time_point> began)
     : path_(std::move(path)), restarts_(restarts), last_time_(Clock::now()) {
   if (restarts > 0) {
-    read();
+    if (!read() && began) {
+      begun_ = began;
+      last_time_ = *began;
+      is_behind_ = true;
+    }
   } else {
     begun_ = last_time_;
     advance(0, last_time_);  // Another job may have left its line there.
@@ -53,16 +57,20 @@ void RestartCost::on_end(Clock::time_point now) {
   }
 }
 
-void RestartCost::read() {
+bool RestartCost::read() {
   std::ifstream file(path_);
   double time = 0;
-  if (file >> last_step_ >> time >> seconds_) {
-    last_time_ = time_from(time);
-    is_behind_ = true;
-    if (file >> time) {  // Older programs did not write it.
-      begun_ = time_from(time);
-    }
+  if (!(file >> last_step_ >> time >> seconds_)) {
+    last_step_ = 0;
+    seconds_ = 0;
+    return false;
   }
+  last_time_ = time_from(time);
+  is_behind_ = true;
+  if (file >> time) {  // Older programs did not write it.
+    begun_ = time_from(time);
+  }
+  return true;
 }
 
 std::optional<double> RestartCost::seconds_of_job(Clock::time_point now) const {

@@ -21,7 +21,8 @@ class RestartCost : public Observer {
   using Clock = std::chrono::system_clock;  // Processes have no other clock in common.
 
   // `restarts`: how often the launcher has started the ranks again, in this job; 0 begins anew.
-  RestartCost(std::string path, int restarts);
+  // `began`: when the job did, for a restart after a start that died before it wrote its line.
+  RestartCost(std::string path, int restarts, std::optional<Clock::time_point> began = {});
 
   void on_step(const Position& position) override { on_step(position.step, Clock::now()); }
   void on_step(std::int64_t step, Clock::time_point now);
@@ -37,7 +38,7 @@ class RestartCost : public Observer {
   [[nodiscard]] std::optional<double> seconds_of_job(Clock::time_point now = Clock::now()) const;
 
  private:
-  void read();
+  [[nodiscard]] bool read();
   void advance(std::int64_t step, Clock::time_point now);
 
   std::string path_;

@@ -199,6 +199,10 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
 void RunFiles::claim() {
   try {
     if (restarts_allowed() && folder_.can_write()) {
+      if (job_of(folder_.path()) != this_job()) {
+        std::error_code error;  // What restarts cost another job is not for this one's summary.
+        fs::remove(folder_.file("restarts"), error);
+      }
       folder_.set_job(this_job());
     }
   } catch (const IoError& error) {

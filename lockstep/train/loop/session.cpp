@@ -172,7 +172,7 @@ class Session {
     }
     std::optional<RestartCost> cost;
     if (files && restarts_allowed()) {
-      cost.emplace(files->folder() + "/restarts", restarted);
+      cost.emplace(files->folder() + "/restarts", restarted, first_attempt_began());
       trainer.add_observer(*cost);
     }
     on_rank_0(world_, [&] {

@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <filesystem>
+
+#include "tests/train/loop/toys.h"
 
 namespace lockstep::train {
 namespace {
@@ -16,6 +20,19 @@ TEST(LaunchedJob, RestartsAreToldByTheLauncher) {
   EXPECT_TRUE(restarts_allowed());
   ::unsetenv("TORCHELASTIC_RESTART_COUNT");
   ::unsetenv("TORCHELASTIC_MAX_RESTARTS");
+}
+
+TEST(LaunchedJob, BeganWithTheFolderOfItsFirstAttempt) {
+  const toys::Folder folder;
+  const auto before = std::chrono::system_clock::now();
+  EXPECT_EQ(first_attempt_began(), std::nullopt);
+  ::setenv("TORCHELASTIC_ERROR_FILE", (folder.path + "/attempt_1/0/error.json").c_str(), 1);
+  EXPECT_EQ(first_attempt_began(), std::nullopt);
+  std::filesystem::create_directories(folder.path + "/attempt_0");
+  const auto began = first_attempt_began();
+  ::unsetenv("TORCHELASTIC_ERROR_FILE");
+  ASSERT_TRUE(began.has_value());
+  EXPECT_LT(std::chrono::abs(*began - before), std::chrono::seconds(20));
 }
 
 // A script around the program is another parent in each attempt.

@@ -47,6 +47,17 @@ TEST(RestartCost, TheJobsTimeBeginsWithItsFirstStart) {
   EXPECT_NEAR(third.seconds_of_job(begin + seconds(100)).value(), 100, 0.5);
 }
 
+TEST(RestartCost, AStartThatDiedBeforeItsLineCountsFromTheJobsBegin) {
+  const toys::Folder folder;
+  const auto begin = RestartCost::Clock::now() - seconds(30);
+  RestartCost second(folder.path + "/restarts", 1, begin);
+  EXPECT_NEAR(second.seconds_of_job(begin + seconds(22)).value(), 22, 1e-3);
+  second.on_step(1, begin + seconds(16));
+  EXPECT_NEAR(second.seconds(), 16, 1e-3);
+  const RestartCost third(folder.path + "/restarts", 2, begin + seconds(5));
+  EXPECT_NEAR(third.seconds_of_job(begin + seconds(40)).value(), 40, 1e-3) << "by the line";
+}
+
 TEST(RestartCost, TheJobsTimeIsUnknownIfTheFirstStartDidNotWriteIt) {
   const toys::Folder folder;
   const auto path = folder.path + "/restarts";
