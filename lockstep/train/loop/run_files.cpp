@@ -183,6 +183,11 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
   if (checkpoint_.empty() && folder_.is_resumed() && has_checkpoint(folder_.path())) {
     checkpoint_ = folder_.path() + "/checkpoints";
   }
+  if (checkpoint_.empty() && folder_.is_resumed() && is_there(folder_.file("checkpoints"))) {
+    on_warning_("the unfinished run '" + folder_.path() +
+                "' has no checkpoint any more, neither last.pt nor prev.pt: it starts from the "
+                "beginning, in the same folder");
+  }
   claim();
   keep_rank_logs();
   keeper_ = std::make_unique<CheckpointKeeper>(

@@ -61,6 +61,16 @@ TEST_F(RunFilesTest, AnUnfinishedRunIsResumedAndAFinishedOneFollowed) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
+TEST_F(RunFilesTest, ARunWithoutItsCheckpointsStartsOverWithAWarning) {
+  {
+    auto files = open();
+    save(files);
+  }
+  std::filesystem::remove(folder_.path + "/data-net/checkpoints/last.pt");
+  EXPECT_EQ(open().folder(), folder_.path + "/data-net");
+  EXPECT_THAT(warnings_, testing::ElementsAre(testing::HasSubstr("starts from the beginning")));
+}
+
 TEST_F(RunFilesTest, APlanIsWhatARunWouldChooseAndWritesNothing) {
   config_.output = folder_.path + "/new";
   EXPECT_EQ(plan_files(config_, "data", "net").folder, folder_.path + "/new/data-net");
