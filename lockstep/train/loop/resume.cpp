@@ -147,9 +147,13 @@ void require_initial_weights(const std::string& path) {
   }
 }
 
-std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position) {
-  return "resumed from '" + loaded.file + "': epoch " + std::to_string(position.epoch + 1) +
-         ", step " + std::to_string(position.step_in_epoch) +
+std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position, int epochs) {
+  const bool is_done = position.epoch >= epochs;
+  return "resumed from '" + loaded.file + "': " +
+         (is_done ? "already finished, " + std::to_string(position.epoch) + " of " +
+                        std::to_string(epochs) + " epochs are done and nothing is left to train"
+                  : "epoch " + std::to_string(position.epoch + 1) + ", step " +
+                        std::to_string(position.step_in_epoch)) +
          (loaded.reason.empty() ? "" : " (" + loaded.reason + ")");
 }
 

@@ -113,7 +113,9 @@ std::string summary_text(const SummaryFacts& facts) {
     summary.top1 = outcome.last.top1;
     summary.top5 = outcome.last.top5;
   }
-  if (outcome.position.best_epoch >= 0) {
+  // Of a run that went on from a copy elsewhere the best may lie there: no file here has it.
+  const bool has_best = facts.files.empty() || !file_ending_with("best.pt", facts).empty();
+  if (outcome.position.best_epoch >= 0 && has_best) {
     summary.best_top1 = outcome.position.best_top1;
     summary.best_epoch = outcome.position.best_epoch + 1;
   }
@@ -124,7 +126,9 @@ std::string summary_text(const SummaryFacts& facts) {
   }
   summary.wall_seconds = wall_seconds(facts);
   summary.time_note = time_note(facts);
-  summary.samples_per_second = rate(outcome);
+  if (outcome.samples > 0) {
+    summary.samples_per_second = rate(outcome);
+  }
   summary.ranks = facts.ranks;
   summary.unit = facts.unit;
   summary.restarts = facts.restarts;

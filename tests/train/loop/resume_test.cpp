@@ -160,5 +160,13 @@ TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
   require_unseen_samples({.data = "t.csv"}, source, settings);
 }
 
+TEST(ResumedText, OfAFinishedRunSaysSo) {
+  const LoadedCheckpoint loaded{{}, "last.pt", ""};
+  EXPECT_EQ(resumed_text(loaded, {.epoch = 1, .step_in_epoch = 4}, 3),
+            "resumed from 'last.pt': epoch 2, step 4");
+  EXPECT_THAT(resumed_text(loaded, {.epoch = 3}, 3),
+              testing::HasSubstr("already finished, 3 of 3"));
+}
+
 }  // namespace
 }  // namespace lockstep::train

@@ -44,6 +44,15 @@ TEST(Summary, TheTimeIsThatOfTheWholeJobOrSaysWhatItCovers) {
   EXPECT_THAT(summary_json(facts), HasSubstr("\"seconds\": 40,"));
 }
 
+TEST(Summary, TellsNoRateOfNothingAndNoBestThatIsElsewhere) {
+  const TrainConfig config;
+  auto end = outcome();
+  const std::vector<std::string> files{"runs/a/checkpoints/last.pt"};
+  EXPECT_THAT(summary_text({config, end, 2, files, {}}), testing::Not(HasSubstr("best")));
+  end.samples = 0;
+  EXPECT_THAT(summary_text({config, end, 2, files, {}}), testing::Not(HasSubstr("images/s")));
+}
+
 TEST(Summary, TellsHowBusyTheGpuWas) {
   const TrainConfig config;
   auto end = outcome();
