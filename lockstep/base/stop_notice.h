@@ -1,5 +1,6 @@
 // A scheduler's notice that a job is to stop, SIGUSR1, and how a process ends that has obeyed. The
-// launcher and the trainer agree by it.
+// launcher and the trainer agree by it: once a job has been asked to stop, nothing of it is
+// restarted (launch/job/coordinator.h).
 #pragma once
 
 namespace lockstep {

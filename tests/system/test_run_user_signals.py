@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from conftest import POLITE, WAITING, wait_for
@@ -40,6 +41,33 @@ def test_user_signal_does_not_touch_the_children_of_a_worker(launcher):
     job.send_signal(signal.SIGUSR1)
     assert job.wait(10) == 0
     assert len(list(launcher.folder.glob("got0.10.*"))) == 1
+
+
+def test_nothing_is_restarted_after_a_user_signal_that_ended_a_worker(launcher):
+    job = launcher.start("--nproc-per-node", 2, "--max-restarts", 3, launcher.script(WAITING))
+    launcher.up(2)
+    job.send_signal(signal.SIGUSR1)
+    _, err = job.communicate(timeout=10)
+    assert job.returncode == 128 + signal.SIGUSR1
+    assert "no restart: the job was asked to stop by SIGUSR1" in err and "restarting" not in err
+    launcher.assert_clean()
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_a_failure_soon_after_a_user_signal_is_its_consequence(launcher, late):
+    """Later than --shutdown-timeout the program has gone on, and used the signal for something else."""
+    fails = "while not os.path.exists('fail'): time.sleep(0.01)\nos._exit(6)"
+    job = launcher.start("--max-restarts", 1, "--shutdown-timeout", 1 if late else 60,
+                         launcher.script(USER_SIGNALS + WAITING.replace("time.sleep(100)", fails)))
+    launcher.up(1)
+    job.send_signal(signal.SIGUSR1)
+    launcher.up(1, "got*")
+    time.sleep(1.5 if late else 0)
+    (launcher.folder / "fail").touch()
+    _, err = job.communicate(timeout=10)
+    assert job.returncode == 6
+    assert err.count("restarting") == late
+    assert ("asked to stop" in err) == (not late)
 
 
 def test_signals_to_handle_adds_others(launcher):

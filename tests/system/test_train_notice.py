@@ -84,3 +84,29 @@ def test_a_notice_to_ranks_whose_libraries_are_being_loaded_stops_in_order(tmp_p
     out, err = job.communicate(timeout=60)
     assert job.returncode == 75, err
     assert "stopped by SIGUSR1 in epoch 1, step" in out and "restarting" not in err
+
+
+def test_a_rank_that_dies_after_a_notice_is_not_restarted(tmp_path, data):
+    (tmp_path / "data").symlink_to(data)
+    job = start(tmp_path, *FLAGS, "--max-restarts", 3)
+    wait_for_steps(tmp_path / RUN, STEPS, job)
+    rank = ranks(tmp_path)[0]
+    os.kill(rank, signal.SIGSTOP)  # So that it dies before it can obey.
+    job.send_signal(signal.SIGUSR1)
+    wait_for(lambda: is_pending(rank, signal.SIGUSR1), what="a notice that waits")
+    os.kill(rank, signal.SIGKILL)
+    err = job.communicate(timeout=60)[1]
+    assert job.returncode == 137, err
+    assert "no restart: the job was asked to stop by SIGUSR1" in err and "restarting" not in err
+
+
+def test_nothing_is_restarted_after_two_notices(tmp_path, data):
+    (tmp_path / "data").symlink_to(data)
+    job = start(tmp_path, *FLAGS, "--max-restarts", 3)
+    wait_for_steps(tmp_path / RUN, STEPS, job)
+    for _ in range(2):
+        job.send_signal(signal.SIGUSR1)
+        time.sleep(0.01)
+    err = job.communicate(timeout=60)[1]
+    assert job.returncode in (75, 138), err  # A rank may save before the second one comes.
+    assert "restarting" not in err

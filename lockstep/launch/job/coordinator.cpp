@@ -43,7 +43,9 @@ void Coordinator::on_message(PeerId peer, const Message& message) {
   if (!is_member(peer)) {
     return;
   }
-  if (const auto* failed = std::get_if<Failed>(&message)) {
+  if (const auto* noticed = std::get_if<Noticed>(&message)) {
+    on_noticed(*noticed);
+  } else if (const auto* failed = std::get_if<Failed>(&message)) {
     on_failed(peer, *failed);
   } else if (const auto* unable = std::get_if<Unable>(&message)) {
     on_unable(peer, *unable);
@@ -78,6 +80,16 @@ void Coordinator::on_join(PeerId peer, const Join& join) {
   }
 }
 
+void Coordinator::on_noticed(const Noticed& noticed) {
+  if (noticed.attempt != plan_.attempt ||
+      (phase_ != Phase::kRunning && phase_ != Phase::kStopping)) {
+    return;
+  }
+  outcome_.notice = Deadline::in(settings_.notice_lasts);
+  outcome_.asked_to_stop = outcome_.asked_to_stop || phase_ == Phase::kStopping;
+  outcome_.may_restart = outcome_.may_restart && !outcome_.asked_to_stop;
+}
+
 void Coordinator::on_failed(PeerId peer, const Failed& failed) {
   if (failed.attempt != plan_.attempt ||
       (phase_ != Phase::kRunning && phase_ != Phase::kStopping)) {
@@ -91,7 +103,9 @@ void Coordinator::on_failed(PeerId peer, const Failed& failed) {
   const bool is_final = stopped_unsaved(*outcome_.root_cause) ||
                         (outcome_.root_cause->signal == 0 &&
                          settings_.final_codes.contains(outcome_.root_cause->exit_code));
-  outcome_.may_restart = outcome_.may_restart && !in_order && !is_final;
+  outcome_.asked_to_stop = outcome_.asked_to_stop || ended_by_notice(*outcome_.root_cause) ||
+                           (outcome_.notice && !outcome_.notice->passed());
+  outcome_.may_restart = outcome_.may_restart && !in_order && !is_final && !outcome_.asked_to_stop;
   if (phase_ == Phase::kRunning) {
     stop_others(peer, in_order ? 0 : SIGTERM);
   }
@@ -305,9 +319,12 @@ void Coordinator::conclude() {
 
 void Coordinator::end_with_report() {
   const Failure& root = outcome_.failures.front();
-  const bool restart_was_due = plan_.attempt < settings_.max_restarts && outcome_.may_restart;
-  const std::string why_none =
-      restart_was_due ? "lockstep run: no restart: " + outcome_.still_alive + "\n" : "";
+  std::string why_none;
+  if (plan_.attempt < settings_.max_restarts && outcome_.may_restart) {
+    why_none = "lockstep run: no restart: " + outcome_.still_alive + "\n";
+  } else if (plan_.attempt < settings_.max_restarts && outcome_.asked_to_stop) {
+    why_none = "lockstep run: no restart: the job was asked to stop by SIGUSR1\n";
+  }
   const std::string headline =
       "lockstep run: the job failed; root cause: " + describe_worker(root, true) + ": " +
       describe_end(root) + "; the report is with " + name_of(kLocalPeer) + "\n";

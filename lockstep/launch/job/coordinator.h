@@ -3,6 +3,10 @@
 // Pure: messages go in, messages come out, and the caller says what time it is. The leader's own
 // node is a peer like the others; a job on one node has only that peer. Nothing here touches a
 // socket.
+//
+// Nothing is restarted once somebody has asked the job to stop. Interrupted asks for sure. Noticed,
+// SIGUSR1, may mean something else to the program: it counts if a worker ends by it (75, 74,
+// SIGUSR1 itself or 138), or fails for whatever reason while the notice lasts.
 #pragma once
 
 #include <functional>
@@ -30,6 +34,8 @@ struct JobSettings {
   std::string master_addr;
   int max_restarts = 0;
   std::set<int> final_codes = {};  // Exit codes of a worker that no restart follows.
+  // How long after a Noticed a failure is taken for its consequence.
+  std::chrono::milliseconds notice_lasts{};
   std::chrono::milliseconds join_timeout{};
   // How long nodes may take to stop: their own shutdown time and some slack.
   std::chrono::milliseconds stop_timeout{};
@@ -72,11 +78,14 @@ class Coordinator {
     std::optional<Failure> root_cause;  // The first worker to fail.
     std::optional<End> end;             // The end of the job, whatever the workers did.
     bool may_restart = true;
-    std::string still_alive;  // Who or what of the attempt did not stop; empty: nothing.
+    std::optional<Deadline> notice;  // Until then it counts.
+    bool asked_to_stop = false;      // By a notice that counts.
+    std::string still_alive;         // Who or what of the attempt did not stop; empty: nothing.
     std::vector<Failure> failures;
   };
 
   void on_join(PeerId peer, const Join& join);
+  void on_noticed(const Noticed& noticed);
   void on_failed(PeerId peer, const Failed& failed);
   void on_unable(PeerId peer, const Unable& unable);
   void on_stopped(PeerId peer, const Stopped& stopped);

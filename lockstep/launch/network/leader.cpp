@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "lockstep/base/process_tree.h"
 #include "lockstep/launch/time_limits.h"
@@ -18,6 +19,11 @@ JobSettings settings_of(const Context& context) {
   settings.master_addr = options.nodes.endpoint.host;
   settings.max_restarts = options.max_restarts;
   settings.final_codes = options.final_codes;
+  // Workers that start with it blocked do so to obey it, be it late. Others may use it for
+  // anything.
+  settings.notice_lasts = context.signals->workers_hold_back(SIGUSR1)
+                              ? std::chrono::milliseconds::max()
+                              : options.shutdown_timeout;
   settings.join_timeout = options.nodes.join_timeout;
   settings.stop_timeout = options.shutdown_timeout + kStopSlack;
   return settings;

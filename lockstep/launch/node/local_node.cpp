@@ -88,6 +88,8 @@ void LocalNode::pass_on(int signal) {
   // Those that do not hold it back would end by it before they can ask for it.
   if (phase_ != Phase::kRunning && context_.signals->workers_hold_back(signal)) {
     held_.insert(signal);
+  } else if (signal == SIGUSR1 && attempt_ >= 0) {
+    hooks_.report(Noticed{attempt_});
   }
 }
 

@@ -13,8 +13,9 @@
 namespace lockstep::launch {
 
 struct NodeHooks {
-  std::function<void()> prepare;               // Before the first attempt; may throw.
-  std::function<void(const Message&)> report;  // Failed, Unable, Stopped, Done, Interrupted.
+  std::function<void()> prepare;  // Before the first attempt; may throw.
+  // Noticed, Failed, Unable, Stopped, Done, Interrupted.
+  std::function<void(const Message&)> report;
   std::function<bool()> sweep;  // Kills whatever the workers left running; false: not all.
 };
 
@@ -29,9 +30,10 @@ class LocalNode {
   // A handled signal reached the launcher: passes it to the workers, which get the shutdown time to
   // end.
   void interrupt(int signal);
-  // Passes on a signal that does not end the job: each worker gets it, and nothing else happens. If
-  // workers start with it held back, and none or only those of an ending attempt are here, those
-  // of the next attempt get it, too, when they are started.
+  // Passes on a signal that does not end the job: each worker gets it, and nothing else happens
+  // now. If workers start with it held back, and none or only those of an ending attempt are here,
+  // those of the next attempt get it, too, when they are started. Else SIGUSR1 is reported: it may
+  // have asked the job to stop.
   void pass_on(int signal);
   void on_exits(const std::vector<ChildExit>& exits);
   // To be called now and then while busy().

@@ -1,6 +1,7 @@
 // How one worker failed. Reports are made of these, and nodes send them to each other.
 #pragma once
 
+#include <csignal>
 #include <cstdint>
 #include <string>
 
@@ -34,6 +35,12 @@ inline bool stopped_in_order(const Failure& failure) {
 
 inline bool stopped_unsaved(const Failure& failure) {
   return failure.signal == 0 && failure.exit_code == kStoppedUnsaved;
+}
+
+// By SIGUSR1 without a handler, or by one that ends at once, as the trainer's does for a second
+// one.
+inline bool ended_by_notice(const Failure& failure) {
+  return failure.signal == SIGUSR1 || (failure.signal == 0 && failure.exit_code == 128 + SIGUSR1);
 }
 
 // The code a shell would show: 128 + n for a signal.

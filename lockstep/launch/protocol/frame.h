@@ -22,7 +22,7 @@ class ProtocolError : public PeerError {
   using PeerError::PeerError;
 };
 
-inline constexpr std::uint32_t kProtocolVersion = 3;
+inline constexpr std::uint32_t kProtocolVersion = 4;
 
 // What each side sends first.
 std::string greeting(std::uint32_t version = kProtocolVersion);

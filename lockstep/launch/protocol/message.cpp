@@ -134,6 +134,7 @@ struct Writer {
             {"why", cut(m.why, 4096)}};
   }
   Json operator()(const Heartbeat&) const { return {{"type", "heartbeat"}}; }
+  Json operator()(const Noticed& m) const { return {{"type", "noticed"}, {"attempt", m.attempt}}; }
   Json operator()(const Failed& m) const {
     return {{"type", "failed"}, {"attempt", m.attempt}, {"failure", write_failure(m.failure, cut)}};
   }
@@ -216,6 +217,9 @@ Message read_message(const Json& json) {
   }
   if (type == "heartbeat") {
     return Heartbeat{};
+  }
+  if (type == "noticed") {
+    return Noticed{attempt()};
   }
   if (type == "failed") {
     return Failed{attempt(), read_failure(json.at("failure"))};

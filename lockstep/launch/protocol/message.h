@@ -1,8 +1,8 @@
 // What launchers of one job tell each other, as values and as JSON text.
 //
 // A connection starts with a magic word and a version in each direction (frame.h); then every
-// message is one JSON object. Members send Join, Failed, Unable, Stopped, Done and
-// Interrupted; the leader answers with Refused, Start, Stop and End; both send Heartbeat.
+// message is one JSON object. Members send Join, Noticed, Failed, Unable, Stopped, Done
+// and Interrupted; the leader answers with Refused, Start, Stop and End; both send Heartbeat.
 #pragma once
 
 #include <optional>
@@ -38,6 +38,12 @@ struct Start {
 };
 
 struct Heartbeat {};
+
+// The launcher of the node got SIGUSR1, which may ask the workers of this attempt to stop, and
+// those of the next one will not get it.
+struct Noticed {
+  int attempt = 0;
+};
 
 // The first worker of a node to fail; sent at once, with no texts.
 struct Failed {
@@ -78,8 +84,8 @@ struct End {
   std::optional<Failure> root_cause = std::nullopt;
 };
 
-using Message = std::variant<Join, Refused, Start, Heartbeat, Failed, Unable, Stop, Stopped, Done,
-                             Interrupted, End>;
+using Message = std::variant<Join, Refused, Start, Heartbeat, Noticed, Failed, Unable, Stop,
+                             Stopped, Done, Interrupted, End>;
 
 // Never longer than kMostMessageBytes: long texts and lists are cut.
 std::string encode(const Message& message);

@@ -29,20 +29,24 @@ Failure failure_on(int rank, int node_rank, int exit_code = 3) {
 // A coordinator with `nodes` nodes; the others join as peers 1, 2, ...
 class Job {
  public:
-  explicit Job(int nodes, int max_restarts = 0)
-      : coordinator_(settings(nodes, max_restarts), [this] { return 1000 + ++stores_; }) {
+  explicit Job(int nodes, int max_restarts = 0,
+               std::chrono::milliseconds notice_lasts = std::chrono::hours(1))
+      : coordinator_(settings(nodes, max_restarts, notice_lasts),
+                     [this] { return 1000 + ++stores_; }) {
     coordinator_.begin();
     for (int rank = 1; rank < nodes; ++rank) {
       coordinator_.on_message(rank, node("host" + std::to_string(rank), rank, nodes));
     }
   }
 
-  static JobSettings settings(int nodes, int max_restarts) {
+  static JobSettings settings(int nodes, int max_restarts,
+                              std::chrono::milliseconds notice_lasts = std::chrono::hours(1)) {
     JobSettings settings;
     settings.leader = node("host0", 0, nodes);
     settings.master_addr = "addr";
     settings.max_restarts = max_restarts;
     settings.final_codes = {64};
+    settings.notice_lasts = notice_lasts;
     settings.join_timeout = std::chrono::hours(1);
     settings.stop_timeout = std::chrono::hours(1);
     return settings;
@@ -276,6 +280,58 @@ TEST(Coordinator, AWorkerThatStoppedButCouldNotSaveIsNotRestarted) {
   EXPECT_TRUE(job->ended());
   EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 74);
   EXPECT_EQ(job.stores(), 1);
+}
+
+TEST(Coordinator, NoRestartFollowsAFailureSoonAfterANotice) {
+  Job job(2, 5);
+  job.sent<Start>();
+  job->on_message(kLocalPeer, Noticed{0});
+  job->on_message(1, Failed{0, failure_on(2, 1, 4)});
+  job->on_message(1, Stopped{0, {failure_on(2, 1, 4)}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
+  const auto end = job.sent<End>().at(kLocalPeer);
+  EXPECT_EQ(end.exit_code, 4);
+  EXPECT_THAT(end.text, HasSubstr("no restart: the job was asked to stop by SIGUSR1\n"));
+  EXPECT_THAT(end.text, HasSubstr("root cause: rank 2"));
+}
+
+TEST(Coordinator, NoRestartFollowsANoticeThatOnlyAnEndingAttemptGot) {
+  Job job(1, 5);
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0, 4)});
+  job->on_message(kLocalPeer, Noticed{0});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 4)}, ""});
+  EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 4);
+}
+
+TEST(Coordinator, AFailureLongAfterANoticeIsNotItsConsequence) {
+  Job job(1, 1, std::chrono::milliseconds(0));
+  job.sent<Start>();
+  job->on_message(kLocalPeer, Noticed{0});
+  job->on_message(kLocalPeer, Failed{0, failure_on(0, 0, 4)});
+  job->on_message(kLocalPeer, Stopped{0, {failure_on(0, 0, 4)}, ""});
+  EXPECT_THAT(job.sent<Start>(), SizeIs(1));
+}
+
+TEST(Coordinator, ANoticeToAnEarlierAttemptIsForgotten) {
+  Job job(1, 2);
+  for (const int attempt : {0, 1}) {
+    job.sent<Start>();
+    job->on_message(kLocalPeer, Failed{attempt, failure_on(0, 0, 4)});
+    job->on_message(kLocalPeer, Stopped{attempt, {failure_on(0, 0, 4)}, ""});
+    job->on_message(kLocalPeer, Noticed{0});
+  }
+  EXPECT_THAT(job.sent<Start>(), SizeIs(1));
+}
+
+TEST(Coordinator, AWorkerThatANoticeEndedIsNotRestarted) {
+  Failure killed = failure_on(0, 0, 0);
+  killed.signal = SIGUSR1;
+  for (const Failure& failure : {killed, failure_on(0, 0, 128 + SIGUSR1)}) {
+    Job job(1, 5);
+    job->on_message(kLocalPeer, Failed{0, failure});
+    job->on_message(kLocalPeer, Stopped{0, {failure}, ""});
+    EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 128 + SIGUSR1);
+  }
 }
 
 TEST(Coordinator, AnInterruptAfterAFailureKeepsTheReportButDoesNotRestart) {

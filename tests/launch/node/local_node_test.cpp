@@ -231,7 +231,8 @@ TEST_F(LocalNodeTest, ASignalThatEndsNoJobReachesTheWorkersAlone) {
   }
   node_->pass_on(SIGUSR1);
   run_until<Done>();
-  EXPECT_THAT(reports_, SizeIs(1)) << "nobody was told to stop";
+  ASSERT_THAT(reports_, SizeIs(2)) << "nobody was told to stop";
+  EXPECT_EQ(std::get<Noticed>(reports_[0]).attempt, 0);
   EXPECT_EQ(consoles_.err(), "");
 }
 
@@ -274,6 +275,7 @@ TEST_F(LocalNodeHeldBackTest, ASignalBetweenAttemptsWaitsForTheWorkersOfTheNext)
       2, std::chrono::seconds(9));
   run_until<Done>();
   node_->pass_on(SIGUSR1);
+  EXPECT_THAT(reports_, SizeIs(1)) << "it is not lost, so the job need not end for it";
   Start again = start_command(2);
   again.plan.attempt = 1;
   reports_.clear();

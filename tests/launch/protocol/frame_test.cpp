@@ -37,7 +37,7 @@ TEST(FrameReader, OtherVersionsAreNamed) {
   reader.feed(greeting(99));
   EXPECT_THAT([&] { reader.next(); },
               ThrowsMessage<ProtocolError>(
-                  AllOf(HasSubstr("version 99"), HasSubstr("this one version 3"))));
+                  AllOf(HasSubstr("version 99"), HasSubstr("this one version 4"))));
 }
 
 TEST(FrameReader, LengthIsCheckedBeforeTheBytesCome) {

@@ -78,6 +78,7 @@ TEST(Message, SmallOnesSurviveTheTrip) {
   EXPECT_EQ(round_trip(Stop{3, 15}).signal, 15);
   EXPECT_EQ(round_trip(Stop{3, 0}).signal, 0);
   EXPECT_EQ(round_trip(Done{3}).attempt, 3);
+  EXPECT_EQ(round_trip(Noticed{3}).attempt, 3);
   EXPECT_EQ(round_trip(Interrupted{2}).signal, 2);
   EXPECT_TRUE(round_trip(Refused{"r", true}).ending);
   EXPECT_EQ(round_trip(Unable{2, "w"}).attempt, 2);
