@@ -86,6 +86,21 @@ def test_death_of_the_store_is_an_error(launcher):
     launcher.assert_clean(0)
 
 
+def test_death_of_the_store_restarts_the_job_with_a_new_one(launcher):
+    job = launcher.start("--nproc-per-node", 2, "--max-restarts", 1, "sh", "-c",
+                         "touch up$RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; exec sleep 100")
+    launcher.up(2)
+    store = [pid for pid, command in launcher.marked().items() if "lockstep-store" in command]
+    os.kill(store[0], signal.SIGKILL)
+    _, err = job.communicate(timeout=10)
+    assert job.returncode == 0, err
+    assert err == (f"lockstep run: the store process of the job died (pid {store[0]}, SIGKILL): "
+                   "all workers are stopped by SIGTERM\n"
+                   f"lockstep run: the store process of the job died: pid {store[0]}, SIGKILL; "
+                   "restarting all workers (restart 1 of 1)\n")
+    launcher.assert_clean(0)
+
+
 def test_missing_store_program_is_noticed_when_it_is_needed(launcher):
     alone = launcher.folder / "bin"
     alone.mkdir()

@@ -103,8 +103,8 @@ void Coordinator::on_failed(PeerId peer, const Failed& failed) {
   const bool is_final = stopped_unsaved(*outcome_.root_cause) ||
                         (outcome_.root_cause->signal == 0 &&
                          settings_.final_codes.contains(outcome_.root_cause->exit_code));
-  outcome_.asked_to_stop = outcome_.asked_to_stop || ended_by_notice(*outcome_.root_cause) ||
-                           (outcome_.notice && !outcome_.notice->passed());
+  outcome_.asked_to_stop =
+      outcome_.asked_to_stop || ended_by_notice(*outcome_.root_cause) || has_notice();
   outcome_.may_restart = outcome_.may_restart && !in_order && !is_final && !outcome_.asked_to_stop;
   if (phase_ == Phase::kRunning) {
     stop_others(peer, in_order ? 0 : SIGTERM);
@@ -156,7 +156,7 @@ void Coordinator::on_done(PeerId peer, const Done& done) {
 
 void Coordinator::on_interrupted(PeerId peer, const Interrupted& interrupted) {
   outcome_.may_restart = false;
-  if (!outcome_.root_cause && !outcome_.end) {
+  if (!outcome_.root_cause && !outcome_.end && outcome_.store_died.empty()) {
     const std::string who = peer == kLocalPeer ? "" : " on " + name_of(peer);
     outcome_.end =
         End{128 + interrupted.signal,
@@ -181,14 +181,21 @@ void Coordinator::on_lost(PeerId peer, const std::string& why) {
   abandon(name_of(peer) + " is lost: " + why);
 }
 
-void Coordinator::on_store_died(const std::string& how) {
-  if (phase_ == Phase::kRunning) {
-    abandon("the store process of the job died: " + how);
+// The store holds nothing that workers would miss in another attempt, which gets a new one.
+bool Coordinator::on_store_died(const std::string& how) {
+  if (phase_ != Phase::kRunning) {
+    return false;
   }
+  outcome_.store_died = "the store process of the job died: " + how;
+  outcome_.asked_to_stop = outcome_.asked_to_stop || has_notice();
+  outcome_.may_restart = outcome_.may_restart && !outcome_.asked_to_stop;
+  stop_others(-1, SIGTERM);
+  conclude_if_all_stopped();
+  return true;
 }
 
-// A node or the store does not vanish because a worker failed, but workers fail because a node
-// vanished: so this outranks a failure that was seen first.
+// A node does not vanish because a worker failed, but workers fail because a node vanished: so this
+// outranks a failure that was seen first.
 void Coordinator::abandon(const std::string& text) {
   if (!outcome_.end) {
     outcome_.end = End{1, "lockstep run: the job failed: " + text + "\n", std::nullopt};
@@ -300,14 +307,15 @@ void Coordinator::conclude() {
                      " could not save its work (exit code 74)\n";
     }
     end(ending, list_failures(failures, several()) + ending.text);
+  } else if (!outcome_.store_died.empty()) {
+    conclude_without_store();
   } else if (stopped_in_order(failures.front())) {
     const std::string text =
         "lockstep run: the job stopped in order: " + describe_worker(failures.front(), several()) +
         ": " + describe_end(failures.front()) +
         "; nothing is restarted, and the same command goes on\n";
     end({kStoppedInOrder, text, std::nullopt}, list_failures(failures, several()) + text);
-  } else if (plan_.attempt < settings_.max_restarts && outcome_.may_restart &&
-             outcome_.still_alive.empty()) {
+  } else if (can_restart()) {
     ++plan_.attempt;
     const std::string cause =
         describe_worker(failures.front(), several()) + ": " + describe_end(failures.front());
@@ -315,6 +323,24 @@ void Coordinator::conclude() {
   } else {
     end_with_report();
   }
+}
+
+// Workers fail because the store died: so this outranks their failures.
+void Coordinator::conclude_without_store() {
+  if (can_restart()) {
+    ++plan_.attempt;
+    const std::string cause = outcome_.store_died;
+    start_attempt(cause);
+    return;
+  }
+  const std::string text = "lockstep run: the job failed: " + outcome_.store_died +
+                           "; no worker's fault: the same command can be started again\n";
+  end({1, text, std::nullopt}, list_failures(outcome_.failures, several()) + text);
+}
+
+bool Coordinator::can_restart() const {
+  return plan_.attempt < settings_.max_restarts && outcome_.may_restart &&
+         outcome_.still_alive.empty();
 }
 
 void Coordinator::end_with_report() {

@@ -52,7 +52,8 @@ class Coordinator {
   // The connection is gone or was silent for too long. `why` completes "node 1 'host' is lost:
   // ...".
   void on_lost(PeerId peer, const std::string& why);
-  void on_store_died(const std::string& how);
+  // Returns whether workers are stopped for it: they had not been told to before.
+  bool on_store_died(const std::string& how);
   // The leader's own launcher ends at once, for this reason.
   void give_up(const std::string& why);
   void on_time();
@@ -77,6 +78,7 @@ class Coordinator {
   struct Outcome {
     std::optional<Failure> root_cause;  // The first worker to fail.
     std::optional<End> end;             // The end of the job, whatever the workers did.
+    std::string store_died;             // How, if that ended it; empty: it did not.
     bool may_restart = true;
     std::optional<Deadline> notice;  // Until then it counts.
     bool asked_to_stop = false;      // By a notice that counts.
@@ -98,6 +100,7 @@ class Coordinator {
   void stop_others(PeerId but, int signal);
   void conclude_if_all_stopped();
   void conclude();
+  void conclude_without_store();
   // Only the leader's node shows the details: if the output of all nodes goes to one place, one
   // report is enough.
   void end(const End& message, const std::optional<std::string>& leaders_text = std::nullopt);
@@ -106,6 +109,9 @@ class Coordinator {
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string name_of(PeerId peer) const;
   [[nodiscard]] bool is_ending() const;
+  [[nodiscard]] bool has_notice() const { return outcome_.notice && !outcome_.notice->passed(); }
+  // Once all have stopped.
+  [[nodiscard]] bool can_restart() const;
   [[nodiscard]] bool several() const { return settings_.leader.nodes > 1; }
 
   JobSettings settings_;

@@ -127,8 +127,13 @@ void Leader::on_exits(const std::vector<ChildExit>& exits) {
   for (const auto& exit : exits) {
     if (exit.pid == store_.pid()) {
       store_.forget();
-      coordinator_.on_store_died("pid " + std::to_string(exit.pid) + ", " +
-                                 describe_status(exit.status));
+      const std::string how =
+          "pid " + std::to_string(exit.pid) + ", " + describe_status(exit.status);
+      if (coordinator_.on_store_died(
+              how)) {  // Else a worker that tells of a SIGTERM puzzles users.
+        consoles_.err.say("lockstep run: the store process of the job died (" + how +
+                          "): all workers are stopped by SIGTERM\n");
+      }
     }
   }
 }

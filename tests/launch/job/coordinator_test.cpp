@@ -342,6 +342,37 @@ TEST(Coordinator, AnInterruptAfterAFailureKeepsTheReportButDoesNotRestart) {
   EXPECT_EQ(job.sent<End>().at(kLocalPeer).exit_code, 3);
 }
 
+TEST(Coordinator, TheStoresDeathRestartsTheGroupWithANewStore) {
+  Job job(2, 1);
+  job.sent<Start>();
+  EXPECT_TRUE(job->on_store_died("SIGKILL"));
+  EXPECT_THAT(job.sent<Stop>(), SizeIs(2));
+  job->on_message(1, Stopped{0, {failure_on(2, 1, 143)}, ""});
+  job->on_message(kLocalPeer, Stopped{0, {}, ""});
+  const auto started = job.sent<Start>();
+  ASSERT_THAT(started, SizeIs(2));
+  EXPECT_EQ(started.at(1).plan.attempt, 1);
+  EXPECT_EQ(started.at(1).plan.master_port, 1002);
+  EXPECT_EQ(started.at(1).why, "the store process of the job died: SIGKILL");
+  job->on_store_died("SIGKILL");
+  job->on_message(1, Stopped{1, {}, ""});
+  job->on_message(kLocalPeer, Stopped{1, {}, ""});
+  const auto end = job.sent<End>().at(kLocalPeer);
+  EXPECT_EQ(end.exit_code, 1) << "no restart is left";
+  EXPECT_THAT(end.text, HasSubstr("the same command can be started again"));
+}
+
+TEST(Coordinator, TheStoresDeathDoesNotRestartAJobThatWasAskedToStop) {
+  for (const Message& asked : {Message(Noticed{0}), Message(Interrupted{SIGTERM})}) {
+    Job job(1, 5);
+    job.sent<Start>();
+    job->on_message(kLocalPeer, asked);
+    job->on_store_died("SIGKILL");
+    job->on_message(kLocalPeer, Stopped{0, {}, ""});
+    EXPECT_THAT(job.sent<End>(), SizeIs(1));
+  }
+}
+
 TEST(Coordinator, TheStoresDeathEndsTheJob) {
   Job job(1);
   job.sent<Start>();
