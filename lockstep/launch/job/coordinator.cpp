@@ -296,6 +296,7 @@ void Coordinator::conclude() {
       root = failures.insert(failures.begin(), *outcome_.root_cause);
     }
     std::rotate(failures.begin(), root, root + 1);
+    prefer_reason(failures);
   }
   if (outcome_.end) {
     End ending = *outcome_.end;

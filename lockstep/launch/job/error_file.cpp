@@ -18,6 +18,10 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
+std::chrono::nanoseconds to_duration(const timespec& time) {
+  return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
+}
+
 std::string text_at(const Json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
@@ -68,7 +72,15 @@ ErrorNote read_error_note(const std::string& path) {
   std::string content(static_cast<std::size_t>(info.st_size), '\0');
   const ssize_t got = ::read(file.get(), content.data(), content.size());
   content.resize(got > 0 ? static_cast<std::size_t>(got) : 0);
-  return parse_error_note(content);
+  ErrorNote note = parse_error_note(content);
+  note.written = to_duration(info.st_mtim);
+  return note;
+}
+
+std::chrono::nanoseconds coarse_now() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME_COARSE, &now);
+  return to_duration(now);
 }
 
 bool write_error_note(const std::string& path, const ErrorNote& note, int exit_code) {

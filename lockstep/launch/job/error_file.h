@@ -5,6 +5,7 @@
 // text.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -18,6 +19,9 @@ struct ErrorNote {
   std::string traceback;
   std::int64_t timestamp = 0;  // Seconds since the epoch by the worker's clock; 0: unknown.
 
+  // By this machine's coarse clock (coarse_now()), if it was read from a file.
+  std::chrono::nanoseconds written{};
+
   [[nodiscard]] bool empty() const { return message.empty() && traceback.empty(); }
 };
 
@@ -26,6 +30,9 @@ ErrorNote parse_error_note(std::string_view json);
 
 // Empty if there is no such file, if it is no plain file, or if it is larger than 1 MiB.
 ErrorNote read_error_note(const std::string& path);
+
+// The clock that the kernel stamps files with.
+std::chrono::nanoseconds coarse_now();
 
 // Writes torchelastic's format, as torchrun does for its root cause. Returns false, with errno set,
 // if the file cannot be written.

@@ -201,7 +201,7 @@ void WorkerGroup::update_watches() {
 }
 
 void WorkerGroup::signal(int number) {
-  told_to_stop_ = true;
+  told_to_stop_ = told_to_stop_.value_or(coarse_now());
   for (const auto& worker : workers_) {
     signal_child(worker.child, number);
   }
@@ -224,11 +224,17 @@ void WorkerGroup::on_exits(const std::vector<ChildExit>& exits) {
     }
   }
   // The kernel does not tell which of several workers ended first if we see them end at the same
-  // moment. Their own clocks do, if all of them wrote an error file.
+  // moment. Their own clocks do, if all of them wrote an error file. Otherwise the lowest rank of
+  // those that tell a reason, if any, stands for all that ended alike.
   const auto first_new = failures_.begin() + static_cast<std::ptrdiff_t>(known);
   if (std::all_of(first_new, failures_.end(), [](const auto& f) { return f.timestamp != 0; })) {
     std::sort(first_new, failures_.end(), [](const auto& a, const auto& b) {
       return std::pair(a.timestamp, a.rank) < std::pair(b.timestamp, b.rank);
+    });
+  } else if (std::all_of(first_new, failures_.end(),
+                         [&](const auto& f) { return ended_alike(f, *first_new); })) {
+    std::sort(first_new, failures_.end(), [](const auto& a, const auto& b) {
+      return std::pair(!has_reason(a), a.rank) < std::pair(!has_reason(b), b.rank);
     });
   }
   // One that stopped in order saw no failure: another that we see at the same time came first.
@@ -248,8 +254,10 @@ void WorkerGroup::record(Worker& worker, int status) {
   failure.pid = worker.child.pid;
   failure.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   failure.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  failure.stopped_by_us = told_to_stop_;
   const ErrorNote note = read_error_note(worker.files.error);
+  const bool failed_before =
+      failure.signal == 0 && !note.empty() && told_to_stop_ && note.written < *told_to_stop_;
+  failure.stopped_by_us = told_to_stop_ && !failed_before;
   failure.message = last_lines(note.message, kTailLines);
   failure.traceback = innermost_frames(note.traceback, kTailLines);
   failure.timestamp = note.timestamp;
@@ -281,6 +289,7 @@ std::string WorkerGroup::full_log() const {
 
 std::vector<Failure> WorkerGroup::failures() const {
   std::vector<Failure> complete = failures_;
+  prefer_reason(complete);
   for (auto& failure : complete) {
     const Worker& worker = workers_[static_cast<std::size_t>(failure.local_rank)];
     failure.stderr_tail = stderr_tail(worker);

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,7 +39,7 @@ class WorkerGroup {
   void start();
 
   // Takes children that ended together, and ignores those that are no workers. A failure after the
-  // first signal() counts as caused by us.
+  // first signal() counts as caused by us, unless the worker wrote its error file before.
   void on_exits(const std::vector<ChildExit>& exits);
   // Passes a signal on to all workers that still run, and to their process groups.
   void signal(int number);
@@ -81,7 +82,7 @@ class WorkerGroup {
   std::optional<std::string> interface_;
   std::vector<Worker> workers_;
   std::vector<Failure> failures_;
-  bool told_to_stop_ = false;
+  std::optional<std::chrono::nanoseconds> told_to_stop_;  // By coarse_now(), the first time.
   bool paused_ = false;
 };
 

@@ -1,9 +1,11 @@
 // How one worker failed. Reports are made of these, and nodes send them to each other.
 #pragma once
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "lockstep/base/stop_notice.h"
 
@@ -17,7 +19,8 @@ struct Failure {
   int pid = 0;
   int exit_code = 0;  // Meaningful if signal is 0.
   int signal = 0;
-  bool stopped_by_us = false;  // It obeyed (or was killed) after another one had failed.
+  // It obeyed (or was killed) after another one had failed, and had not told its reason before.
+  bool stopped_by_us = false;
 
   // From its error file. The time is by the worker's clock, in seconds; 0 if it wrote none.
   std::string message;
@@ -41,6 +44,28 @@ inline bool stopped_unsaved(const Failure& failure) {
 // one.
 inline bool ended_by_notice(const Failure& failure) {
   return failure.signal == SIGUSR1 || (failure.signal == 0 && failure.exit_code == 128 + SIGUSR1);
+}
+
+inline bool has_reason(const Failure& failure) {
+  return !failure.message.empty() || !failure.traceback.empty();
+}
+
+inline bool ended_alike(const Failure& a, const Failure& b) {
+  return a.exit_code == b.exit_code && a.signal == b.signal;
+}
+
+// Workers that agree on an exit code end in any order. If the first of `failures` tells no reason,
+// moves one to the front that ended alike, on its own, and does.
+inline void prefer_reason(std::vector<Failure>& failures) {
+  if (failures.empty() || has_reason(failures.front())) {
+    return;
+  }
+  const auto better = std::find_if(failures.begin(), failures.end(), [&](const Failure& failure) {
+    return has_reason(failure) && !failure.stopped_by_us && ended_alike(failure, failures.front());
+  });
+  if (better != failures.end()) {
+    std::rotate(failures.begin(), better, better + 1);
+  }
 }
 
 // The code a shell would show: 128 + n for a signal.

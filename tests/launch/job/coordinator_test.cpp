@@ -127,6 +127,18 @@ TEST(Coordinator, AFailureStopsTheOthersAndIsReportedOnce) {
   EXPECT_EQ(ends.at(1).root_cause->stderr_tail, "the reason") << "for an outer launcher";
 }
 
+TEST(Coordinator, AReasonOutranksAnEarlierEndWithTheSameCodeAndWithoutOne) {
+  Failure reason = failure_on(0, 0, 1);
+  reason.message = "the disk is full";
+  for (const int code : {1, 5}) {
+    Job job(1);
+    job->on_message(kLocalPeer, Failed{0, failure_on(1, 0, code)});
+    job->on_message(kLocalPeer, Stopped{0, {failure_on(1, 0, code), reason}, ""});
+    EXPECT_THAT(job.sent<End>().at(kLocalPeer).text,
+                HasSubstr(code == 1 ? "root cause: rank 0" : "root cause: rank 1"));
+  }
+}
+
 TEST(Coordinator, RestartsTheWholeGroupWithANewStore) {
   Job job(2, 1);
   job.sent<Start>();

@@ -1,6 +1,7 @@
 #include "lockstep/launch/node/worker_group.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -124,6 +125,53 @@ TEST_F(WorkerGroupTest, NotesOfTheSameMomentAreOrderedByTheirTime) {
     times.push_back(failure.timestamp);
   }
   EXPECT_THAT(times, ElementsAre(98, 99, 100));
+}
+
+std::vector<int> ranks_of(const std::vector<Failure>& failures) {
+  std::vector<int> ranks;
+  for (const auto& failure : failures) {
+    ranks.push_back(failure.rank);
+  }
+  return ranks;
+}
+
+TEST_F(WorkerGroupTest, TheLowestRankStandsForThoseThatEndedAlikeAtTheSameMoment) {
+  start("exit 1", 3);
+  auto exits = reap(3);
+  std::reverse(exits.begin(), exits.end());
+  group_->on_exits(exits);
+  EXPECT_THAT(ranks_of(group_->failures()), ElementsAre(0, 1, 2));
+}
+
+TEST_F(WorkerGroupTest, OfThoseThatEndedAlikeTheOneWithAReasonIsFirst) {
+  start("[ $RANK = 2 ] && echo '{\"message\": \"m\"}' > \"$TORCHELASTIC_ERROR_FILE\"; exit 1", 3);
+  group_->on_exits(reap(3));
+  EXPECT_THAT(ranks_of(group_->failures()), ElementsAre(2, 0, 1));
+}
+
+TEST_F(WorkerGroupTest, AReasonToldBeforeTheSignalIsNotCausedByUs) {
+  // Rank 1 ends first, without a word. Rank 0 has told its reason, and rank 2 does after the
+  // signal.
+  start(
+      "tell() { echo '{\"message\": \"m\"}' > \"$TORCHELASTIC_ERROR_FILE\"; }; "
+      "[ $RANK = 1 ] && exit 1; [ $RANK = 0 ] && tell && trap 'exit 1' TERM; "
+      "[ $RANK = 2 ] && trap 'tell; exit 1' TERM; touch \"$TORCHELASTIC_ERROR_FILE.up\"; "
+      "while :; do sleep 0.01; done",
+      3);
+  for (const char* rank : {"0", "2"}) {
+    ASSERT_TRUE(wait_for_file(folder_.file(std::string("attempt_0/") + rank + "/error.json.up")));
+  }
+  group_->on_exits(reap(1));
+  EXPECT_EQ(group_->first_failure()->rank, 1);
+  ::usleep(20'000);  // The clock of files has steps of some milliseconds.
+  group_->signal(SIGTERM);
+  run_until_all_ended();
+  const auto failures = group_->failures();
+  ASSERT_THAT(failures, SizeIs(3));
+  EXPECT_EQ(failures[0].rank, 0);
+  for (const auto& failure : failures) {
+    EXPECT_EQ(failure.stopped_by_us, failure.rank == 2);
+  }
 }
 
 TEST_F(WorkerGroupTest, NamesTheRanksThatStillRun) {
