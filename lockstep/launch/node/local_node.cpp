@@ -12,6 +12,12 @@ namespace {
 
 constexpr int kNoSignal = 0;
 
+constexpr const char* kSecondKills = "a second signal kills at once\n";
+// A worker counts for itself, and SIGUSR1 was its first.
+constexpr const char* kSecondForWorkers =
+    "those that stop after SIGUSR1 may take it for the second signal and end at once; another one "
+    "kills at once\n";
+
 }  // namespace
 
 LocalNode::LocalNode(const Context& context, EventLoop& loop, Consoles& consoles, NodeHooks hooks)
@@ -31,6 +37,7 @@ void LocalNode::start(const Start& command) {
   workers_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_, command);
   phase_ = Phase::kRunning;
   said_that_we_wait_ = false;
+  noticed_ = held_.contains(SIGUSR1);
   try {
     prepare_and_start();
   } catch (const Error& error) {
@@ -71,8 +78,8 @@ void LocalNode::interrupt(int signal) {
                     (running == 0 ? "no worker runs here\n"
                                   : "passed on to " + std::to_string(running) +
                                         (running == 1 ? " worker" : " workers") + ", with " +
-                                        to_text(context_.options.shutdown_timeout) +
-                                        " to end; a second signal kills at once\n"));
+                                        to_text(context_.options.shutdown_timeout) + " to end; " +
+                                        (noticed_ ? kSecondForWorkers : kSecondKills)));
   hooks_.report(Interrupted{signal});
   if (phase_ == Phase::kRunning) {
     begin_stop(signal);
@@ -84,6 +91,7 @@ void LocalNode::interrupt(int signal) {
 void LocalNode::pass_on(int signal) {
   if (phase_ == Phase::kRunning || phase_ == Phase::kStopping) {
     workers_->pass_on(signal);
+    noticed_ = noticed_ || signal == SIGUSR1;
   }
   // Those that do not hold it back would end by it before they can ask for it.
   if (phase_ != Phase::kRunning && context_.signals->workers_hold_back(signal)) {

@@ -63,6 +63,7 @@ class LocalNode {
   Deadline deadline_;               // For stopping, then for killing.
   std::set<int> held_;              // Signals for the workers of the next attempt.
   bool stops_in_order_ = false;     // No worker was signalled.
+  bool noticed_ = false;            // The workers of this attempt got SIGUSR1.
   bool said_that_we_wait_ = false;  // And for how long, in this attempt.
   std::string stuck_;               // What still lives of an attempt, if it could not be killed.
 };

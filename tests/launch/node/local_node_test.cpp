@@ -236,6 +236,19 @@ TEST_F(LocalNodeTest, ASignalThatEndsNoJobReachesTheWorkersAlone) {
   EXPECT_EQ(consoles_.err(), "");
 }
 
+TEST_F(LocalNodeTest, ASignalAfterANoticeIsNotToldAsTheFirst) {
+  start("trap '' USR1; touch \"$TORCHELASTIC_ERROR_FILE.up\"; exec sleep 100", 1,
+        std::chrono::seconds(9));
+  ASSERT_TRUE(wait_for_file(folder_.file("attempt_0/0/error.json.up")));
+  node_->pass_on(SIGUSR1);
+  node_->interrupt(SIGTERM);
+  run_until<Stopped>();
+  EXPECT_EQ(consoles_.err(),
+            "lockstep run: SIGTERM received: passed on to 1 worker, with 9 s to end; those that "
+            "stop after SIGUSR1 may take it for the second signal and end at once; another one "
+            "kills at once\n");
+}
+
 TEST_F(LocalNodeTest, WithoutWorkersASignalThatWouldEndThemIsDropped) {
   start("sleep 0.1", 1, std::chrono::seconds(9));
   run_until<Done>();
