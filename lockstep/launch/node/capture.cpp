@@ -72,11 +72,13 @@ void Capture::take(std::string_view bytes) {
 void Capture::open_found_file() {
   try {
     const auto path = target_.find_file();
-    if (path.empty()) {
+    if (path && path->empty()) {
       return;
     }
-    file_ = create_log_file(path);
-    target_.file = path;
+    if (path) {
+      file_ = create_log_file(*path);
+      target_.file = *path;
+    }
   } catch (const IoError& error) {
     complain(error.what());
   }

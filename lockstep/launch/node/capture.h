@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "lockstep/base/fd.h"
@@ -17,8 +18,8 @@ struct CaptureTarget {
   Console* complaints =
       nullptr;  // Where it is said that the file cannot be written; null: nowhere.
   // In the place of `file`, if that is known only later: makes its folder and tells its path;
-  // empty: not yet. It may throw IoError.
-  std::function<std::string()> find_file = {};
+  // empty: not yet; nothing: never, which it has said itself.
+  std::function<std::optional<std::string>()> find_file = {};
 };
 
 class Capture {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/socket.h"
@@ -111,10 +112,8 @@ void WorkerGroup::start_worker(Worker& worker) {
   const std::string prefix =
       expand_prefix(options.logs.prefix_template,
                     {options.role, worker.rank, worker.local_rank, options.nodes.name});
-  const auto linked = [&, attempt = start_.plan.attempt, rank = worker.local_rank](auto stream) {
-    return [&folder = context_.folder, attempt, rank, stream] {
-      return linked_file(folder, attempt, rank, stream);
-    };
+  const auto linked = [this, rank = worker.local_rank](auto stream) {
+    return [this, rank, stream] { return find_log(rank, stream); };
   };
   const StreamEnd out = open_stream(
       worker.routes.out,
@@ -164,6 +163,20 @@ Environment WorkerGroup::environment_of(const Worker& worker) const {
     environment.set("CUDA_VISIBLE_DEVICES", ids);
   }
   return environment;
+}
+
+std::optional<std::string> WorkerGroup::find_log(int local_rank,
+                                                 std::string WorkerFiles::* stream) {
+  try {
+    return linked_file(context_.folder, start_.plan.attempt, local_rank, stream);
+  } catch (const IoError& error) {
+    if (!std::exchange(said_that_logs_are_lost_, true)) {
+      consoles_.err.say(
+          std::string("lockstep run: the output of workers of this start is not kept in logs: ") +
+          error.what() + "\n");
+    }
+    return std::nullopt;
+  }
 }
 
 void WorkerGroup::watch(std::optional<Capture>& capture) {

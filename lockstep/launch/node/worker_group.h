@@ -70,6 +70,8 @@ class WorkerGroup {
   void watch(std::optional<Capture>& capture);
   void read(std::optional<Capture>& capture);
   void record(Worker& worker, int status);
+  // Where a late log goes; empty: not known yet; nothing: it cannot be kept, which is said once.
+  std::optional<std::string> find_log(int local_rank, std::string WorkerFiles::* stream);
   [[nodiscard]] std::string stderr_tail(const Worker& worker) const;
   [[nodiscard]] std::string full_log_of(const Worker& worker) const;
 
@@ -84,6 +86,7 @@ class WorkerGroup {
   std::vector<Failure> failures_;
   std::optional<std::chrono::nanoseconds> told_to_stop_;  // By coarse_now(), the first time.
   bool paused_ = false;
+  bool said_that_logs_are_lost_ = false;
 };
 
 }  // namespace lockstep::launch

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
@@ -12,6 +13,7 @@ namespace lockstep::launch {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 class WorkerGroupTest : public ::testing::Test {
@@ -171,6 +173,25 @@ TEST_F(WorkerGroupTest, AReasonToldBeforeTheSignalIsNotCausedByUs) {
   EXPECT_EQ(failures[0].rank, 0);
   for (const auto& failure : failures) {
     EXPECT_EQ(failure.stopped_by_us, failure.rank == 2);
+  }
+}
+
+TEST_F(WorkerGroupTest, LogsWhoseFolderIsGoneAreMissedOnce) {
+  std::filesystem::create_symlink(folder_.file("gone"), folder_.file("log"));
+  context_ = shell_context(folder_, signals_, "[ $RANK = 0 ] && echo shown >&2; exit 3", 2);
+  context_.options.logs.named_by_worker = true;
+  group_ = std::make_unique<WorkerGroup>(context_, loop_, consoles_.get(), start_command(2));
+  group_->start();
+  run_until_all_ended();
+  const std::string err = consoles_.err();
+  const std::string complaint =
+      "lockstep run: the output of workers of this start is not kept in "
+      "logs: making the folder '";
+  EXPECT_THAT(err, HasSubstr(complaint));
+  EXPECT_EQ(err.find(complaint), err.rfind(complaint));
+  EXPECT_THAT(err, HasSubstr("shown\n"));
+  for (const auto& failure : group_->failures()) {
+    EXPECT_EQ(failure.log_path, "");
   }
 }
 
