@@ -90,14 +90,18 @@ def test_death_of_the_store_restarts_the_job_with_a_new_one(launcher):
     job = launcher.start("--nproc-per-node", 2, "--max-restarts", 1, "sh", "-c",
                          "touch up$RANK; [ $TORCHELASTIC_RESTART_COUNT = 1 ] && exit 0; exec sleep 100")
     launcher.up(2)
-    store = [pid for pid, command in launcher.marked().items() if "lockstep-store" in command]
-    os.kill(store[0], signal.SIGKILL)
+    def stores():
+        return [pid for pid, command in launcher.marked().items() if "lockstep-store" in command]
+    wait_for(stores, what="the store process")
+    store = stores()[0]
+    os.kill(store, signal.SIGKILL)
     _, err = job.communicate(timeout=10)
     assert job.returncode == 0, err
-    assert err == (f"lockstep run: the store process of the job died (pid {store[0]}, SIGKILL): "
-                   "all workers are stopped by SIGTERM\n"
-                   f"lockstep run: the store process of the job died: pid {store[0]}, SIGKILL; "
-                   "restarting all workers (restart 1 of 1)\n")
+    assert [line for line in err.splitlines() if line.startswith("lockstep run: ")] == [
+        f"lockstep run: the store process of the job died (pid {store}, SIGKILL): "
+        "all workers are stopped by SIGTERM",
+        f"lockstep run: the store process of the job died: pid {store}, SIGKILL; "
+        "restarting all workers (restart 1 of 1)"]
     launcher.assert_clean(0)
 
 
