@@ -123,14 +123,17 @@ void Group::State::connect(Deadline deadline) {
     return;
   }
   const auto named = job->registry.parse(job->backends);
-  const auto waits_for_all = [this](const std::string& backend_name) {
-    return job->registry.capabilities(backend_name).contains(Capability::kWaitsForAllRanks);
+  const auto below = [&](c10::DeviceType device) {
+    return with_prefix(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", group_store);
   };
+  // Counted where a backend by itself would: so ranks of Python, which make nothing else, agree.
+  const auto waiting = std::find_if(named.begin(), named.end(), [this](const auto& one) {
+    return job->registry.capabilities(one.second).contains(Capability::kWaitsForAllRanks);
+  });
   std::optional<comm::StoreRound> round;
-  if (std::any_of(named.begin(), named.end(),
-                  [&](const auto& one) { return waits_for_all(one.second); })) {
-    round.emplace(store);
-    store = round->store();
+  if (waiting != named.end()) {
+    round.emplace(below(waiting->first));
+    store = round->of(store);
   }
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
@@ -141,16 +144,13 @@ void Group::State::connect(Deadline deadline) {
   for (const auto& [device, backend_name] : named) {
     auto& backend = made[backend_name];
     if (!backend) {
-      const auto below =
-          with_prefix(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", group_store);
-      // The registry counts the rounds of a backend that waits for all ranks.
-      const bool counted = !round || waits_for_all(backend_name);
-      backend = job->registry.make(backend_name, {.store = counted ? below : round->of(below),
-                                                  .rank = rank,
-                                                  .size = size,
-                                                  .timeout = job->timeout,
-                                                  .connect_timeout = deadline.as_timeout(),
-                                                  .interfaces = job->interfaces});
+      const auto keys = below(device);
+      backend = job->registry.factory(backend_name)({.store = round ? round->of(keys) : keys,
+                                                     .rank = rank,
+                                                     .size = size,
+                                                     .timeout = job->timeout,
+                                                     .connect_timeout = deadline.as_timeout(),
+                                                     .interfaces = job->interfaces});
     }
     backends[device] = backend;
     capabilities[device] = job->registry.capabilities(backend_name);

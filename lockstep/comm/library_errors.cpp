@@ -78,6 +78,11 @@ Fault fault_of(const std::exception& error) {
                                                                        : Fault::kHere;
 }
 
+bool is_of_a_peer(const std::exception& error) {
+  return is_a<PeerError>(error) || is_a<ConnectionLost>(error) || is_a<gloo::IoException>(error) ||
+         is_a<c10::DistError>(error);
+}
+
 std::string words_of(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text =

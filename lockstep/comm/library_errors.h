@@ -27,6 +27,10 @@ enum class Fault {
 };
 Fault fault_of(const std::exception& error);
 
+// Whether its type alone says that it is of a peer, a connection or a wait: words that a user's own
+// exception may have, too, are not read.
+bool is_of_a_peer(const std::exception& error);
+
 // What c10d, Gloo or NCCL said, in one line, without its source position, stack and advice.
 std::string words_of(const std::exception& error);
 

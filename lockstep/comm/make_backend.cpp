@@ -49,7 +49,7 @@ c10::intrusive_ptr<c10d::Backend> make_backend(const c10::intrusive_ptr<c10d::St
     comm::require_same_as_first(*meeting, mine);
     request.store = c10::make_intrusive<c10d::PrefixStore>(options.name, meeting);
     try {
-      auto backend = registry.make(options.name, request);
+      auto backend = registry.factory(options.name)(request);
       if (round) {
         round->formed();
       }

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/comm/library_errors.h"
+
 namespace lockstep::comm {
 namespace {
 
@@ -16,7 +18,11 @@ constexpr const char* kRound = "round";
 std::optional<std::int64_t> round_of(c10d::Store& store) {
   try {
     return store.add(kRound, 0);
-  } catch (const std::exception&) {
+  } catch (const std::exception& error) {
+    const auto fault = fault_of(error);
+    if (fault != Fault::kHere && fault != Fault::kArguments) {
+      throw;  // The store is gone, or slow: this rank would go on with another number.
+    }
     return std::nullopt;
   }
 }

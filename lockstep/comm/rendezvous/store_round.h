@@ -18,6 +18,7 @@ namespace lockstep::comm {
 // that try again meet those that try for the first time.
 class StoreRound {
  public:
+  // Throws what the store throws if it is gone.
   explicit StoreRound(c10::intrusive_ptr<c10d::Store> store);
 
   // The keys of this round. Those of the first have no prefix.
