@@ -102,7 +102,7 @@ void StepErrors::explain() {
     throw UsageError(with_place(error.what()));
   } catch (const HookError& error) {
     fail(with_place(error.what()));
-    from_hook_ = error.cause();
+    from_hook_ = error.cause() ? error.cause() : std::current_exception();
     std::rethrow_exception(from_hook_);
   } catch (const std::exception& error) {
     fail(error.what());

@@ -89,7 +89,7 @@ TEST(HookFaults, AnExceptionOfTheUsersComesOutAsItIs) {
           bool throws = false;
           ddp.register_comm_hook([&](GradBucket& bucket) -> TensorFuture {
             const auto codec = [](const at::Tensor&) -> at::Tensor {
-              throw CodecError("the codec broke");
+              throw CodecError("the codec broke: Timed out waiting");  // As c10d says it.
             };
             if (throws) {
               return TensorFuture(later ? bucket.buffer() : codec({})).then(codec);
@@ -99,7 +99,8 @@ TEST(HookFaults, AnExceptionOfTheUsersComesOutAsItIs) {
           step(ddp, world);
           throws = world.rank() == 1;
           if (world.rank() == 1) {
-            EXPECT_THAT([&] { step(ddp, world); }, ThrowsMessage<CodecError>("the codec broke"));
+            EXPECT_THAT([&] { step(ddp, world); },
+                        ThrowsMessage<CodecError>(HasSubstr("the codec broke")));
             world.destroy();
           } else {
             EXPECT_THAT([&] { step(ddp, world); },
@@ -201,7 +202,7 @@ TEST(JoinFaults, AnExceptionInTheHookOfARankWithoutInputsComesOutAsItIs) {
           });
         };
         if (world.rank() == 1) {
-          EXPECT_THAT(train, ThrowsMessage<CodecError>("the codec broke"));
+          EXPECT_THAT(train, ThrowsMessage<CodecError>(HasSubstr("the codec broke")));
           world.destroy();
         } else {
           EXPECT_THAT(train, ThrowsMessage<PeerError>(

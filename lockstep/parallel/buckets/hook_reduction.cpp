@@ -19,12 +19,13 @@ auto run_hook(Function&& function) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    if (comm::fault_of(error) != comm::Fault::kHere) {
+    if (comm::is_of_a_peer(error)) {
       throw;
     }
     throw HookError(comm::words_of(error), std::current_exception());
   } catch (...) {
-    throw HookError("an exception that is no std::exception", std::current_exception());
+    // Autograd's threads let no other exception through.
+    throw HookError("an exception that is no std::exception", nullptr);
   }
 }
 

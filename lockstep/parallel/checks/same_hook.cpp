@@ -34,7 +34,8 @@ std::string hook_difference(c10d::Store& store, const std::string& key, const Ra
   }
   const auto text = [](int with, int without) {
     return "rank " + std::to_string(with) + " has registered a communication hook and rank " +
-           std::to_string(without) + " has not; register the same hook on all ranks, or on none";
+           std::to_string(without) +
+           " has not, or not yet; register the same hook on all ranks, or on none";
   };
   const bool here = store.check({hook_key(key, self.rank)});
   for (int rank = 0; rank < self.size; ++rank) {
