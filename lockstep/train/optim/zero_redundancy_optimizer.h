@@ -51,7 +51,10 @@ class ZeroRedundancyOptimizer : public Local {
     if (!whole_) {
       shards_.fail_unconsolidated();
     }
-    return *whole_;
+    auto state = *whole_;
+    state.param_groups =
+        Local::state_dict().param_groups;  // The learning rate may be another by now.
+    return state;
   }
   void load_state_dict(const OptimizerState& state) override {
     Local::load_state_dict(state);
