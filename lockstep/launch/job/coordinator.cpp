@@ -334,9 +334,11 @@ void Coordinator::conclude_without_store() {
     start_attempt(cause);
     return;
   }
-  const std::string text = "lockstep run: the job failed: " + outcome_.store_died +
-                           "; no worker's fault: the same command can be started again\n";
-  end({1, text, std::nullopt}, list_failures(outcome_.failures, several()) + text);
+  const std::string text =
+      "lockstep run: the job failed: " + outcome_.store_died + "; no worker's fault" +
+      (outcome_.still_alive.empty() ? ": the same command can be started again\n" : "\n");
+  end({1, text, std::nullopt},
+      list_failures(outcome_.failures, several()) + why_no_restart() + text);
 }
 
 bool Coordinator::can_restart() const {
@@ -344,18 +346,23 @@ bool Coordinator::can_restart() const {
          outcome_.still_alive.empty();
 }
 
+std::string Coordinator::why_no_restart() const {
+  if (plan_.attempt < settings_.max_restarts && !outcome_.still_alive.empty()) {
+    return "lockstep run: no restart: " + outcome_.still_alive + "\n";
+  }
+  if (plan_.attempt < settings_.max_restarts && outcome_.asked_to_stop) {
+    return "lockstep run: no restart: the job was asked to stop by SIGUSR1\n";
+  }
+  return "";
+}
+
 void Coordinator::end_with_report() {
   const Failure& root = outcome_.failures.front();
-  std::string why_none;
-  if (plan_.attempt < settings_.max_restarts && outcome_.may_restart) {
-    why_none = "lockstep run: no restart: " + outcome_.still_alive + "\n";
-  } else if (plan_.attempt < settings_.max_restarts && outcome_.asked_to_stop) {
-    why_none = "lockstep run: no restart: the job was asked to stop by SIGUSR1\n";
-  }
   const std::string headline =
       "lockstep run: the job failed; root cause: " + describe_worker(root, true) + ": " +
       describe_end(root) + "; the report is with " + name_of(kLocalPeer) + "\n";
-  end({shell_code(root), headline, root}, why_none + format_report(outcome_.failures, several()));
+  end({shell_code(root), headline, root},
+      why_no_restart() + format_report(outcome_.failures, several()));
 }
 
 void Coordinator::end(const End& message, const std::optional<std::string>& leaders_text) {

@@ -105,6 +105,7 @@ class Coordinator {
   // report is enough.
   void end(const End& message, const std::optional<std::string>& leaders_text = std::nullopt);
   void end_with_report();
+  [[nodiscard]] std::string why_no_restart() const;  // Empty if none was left.
   void abandon(const std::string& text);
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string name_of(PeerId peer) const;

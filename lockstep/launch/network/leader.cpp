@@ -129,8 +129,8 @@ void Leader::on_exits(const std::vector<ChildExit>& exits) {
       store_.forget();
       const std::string how =
           "pid " + std::to_string(exit.pid) + ", " + describe_status(exit.status);
-      if (coordinator_.on_store_died(
-              how)) {  // Else a worker that tells of a SIGTERM puzzles users.
+      const bool stops_workers = coordinator_.on_store_died(how);
+      if (stops_workers) {  // Else a worker that tells of a SIGTERM puzzles users.
         consoles_.err.say("lockstep run: the store process of the job died (" + how +
                           "): all workers are stopped by SIGTERM\n");
       }
