@@ -179,6 +179,9 @@ void require_columns(const std::string& path, const std::vector<std::string>& na
   std::ifstream file(path, std::ios::binary);
   std::string header;
   std::getline(file, header);
+  if (file.eof()) {
+    return;  // Half a line, which is cut away when the file is opened.
+  }
   const auto columns = csv_fields(header);
   if (!columns.empty() && columns != names) {
     throw UsageError("'" + path + "' has the columns " + in_words(columns) + ", expected " +

@@ -90,6 +90,16 @@ TEST_F(MetricsFiles, AHeaderThatASpreadsheetWroteIsTheSame) {
   EXPECT_THAT(read_file(path()), testing::EndsWith("\r\n\"0\",\"1\"\r\n1,0.25\n"));
 }
 
+TEST_F(MetricsFiles, AHeaderThatWasWrittenByHalfIsNoOtherOne) {
+  for (const char* half : {"", "epoch,lo"}) {
+    std::ofstream(path()) << half;
+    EXPECT_NO_THROW(require_columns(path(), {"epoch", "loss"}));
+    SummaryCsv(path()).write({{"epoch", int64_t{1}}, {"loss", 0.5}});
+    EXPECT_EQ(read_file(path()), "epoch,loss\n1,0.5\n");
+    std::filesystem::remove(path());
+  }
+}
+
 TEST_F(MetricsFiles, OtherColumnsAreFoundBeforeARowIsWritten) {
   EXPECT_NO_THROW(require_columns(path(), {"epoch"}));
   EXPECT_FALSE(std::filesystem::exists(path()));
