@@ -11,6 +11,7 @@
 #include "lockstep/checkpoint/cursor.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/read.h"
+#include "lockstep/train/loop/trainer.h"
 
 namespace lockstep::train {
 namespace {
@@ -147,13 +148,15 @@ void require_initial_weights(const std::string& path) {
   }
 }
 
-std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position, int epochs) {
-  const bool is_done = position.epoch >= epochs;
+std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position,
+                         const TrainConfig& config) {
+  const bool is_done = is_at_end(config, position);
   return "resumed from '" + loaded.file + "': " +
-         (is_done ? "already finished, " + std::to_string(position.epoch) + " of " +
-                        std::to_string(epochs) + " epochs are done and nothing is left to train"
-                  : "epoch " + std::to_string(position.epoch + 1) + ", step " +
-                        std::to_string(position.step_in_epoch)) +
+         (is_done
+              ? "already finished, " + std::to_string(position.epoch) + " of " +
+                    std::to_string(config.epochs) + " epochs are done and nothing is left to train"
+              : "epoch " + std::to_string(position.epoch + 1) + ", step " +
+                    std::to_string(position.step_in_epoch)) +
          (loaded.reason.empty() ? "" : " (" + loaded.reason + ")");
 }
 

@@ -35,7 +35,8 @@ void require_checkpoint(const std::string& path, const std::string& flag);
 void require_initial_weights(const std::string& path);
 
 // What a run says that goes on from there.
-std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position, int epochs);
+std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position,
+                         const TrainConfig& config);
 
 // Those of a checkpoint's args; none of another program's.
 Settings settings_in(const checkpoint::Value& args);

@@ -185,7 +185,7 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
   }
   if (checkpoint_.empty() && folder_.is_resumed() && is_there(folder_.file("checkpoints"))) {
     on_warning_("the unfinished run '" + folder_.path() +
-                "' has no checkpoint any more, neither last.pt nor prev.pt: it starts from the "
+                "' has no checkpoint, neither last.pt nor prev.pt: it starts from the "
                 "beginning, in the same folder");
   }
   claim();

@@ -168,7 +168,7 @@ class Session {
     if (loaded) {
       trainer.resume(loaded->checkpoint);
       resumed = position_from(loaded->checkpoint.metrics);
-      say(resumed_text(*loaded, *resumed, config_.epochs));
+      say(resumed_text(*loaded, *resumed, config_));
     }
     std::optional<RestartCost> cost;
     if (files && restarts_allowed()) {

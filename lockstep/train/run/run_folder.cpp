@@ -119,7 +119,9 @@ RunFolder RunFolder::open(const RunFolderOptions& options) {
     run.path_ = path_of(++number);
     const bool is_made = ::mkdir(run.path_.c_str(), kPrivateFolder) == 0;
     const int error = is_made ? 0 : errno;
-    if (is_made || (error == EEXIST && is_left_over(run.path_))) {
+    // Without locks, another start would take the folder of one that is under way. --resume no is
+    // what the second of two is told to say.
+    if (is_made || (options.resume && error == EEXIST && is_left_over(run.path_))) {
       run.folder_ = open_folder(run.path_);
       if (run.try_lock() && is_left_over(run.path_) && (is_made || run.can_write())) {
         return run;

@@ -162,10 +162,13 @@ TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
 
 TEST(ResumedText, OfAFinishedRunSaysSo) {
   const LoadedCheckpoint loaded{{}, "last.pt", ""};
-  EXPECT_EQ(resumed_text(loaded, {.epoch = 1, .step_in_epoch = 4}, 3),
+  const TrainConfig config{.epochs = 3, .early_stop = 1};
+  EXPECT_EQ(resumed_text(loaded, {.epoch = 1, .step_in_epoch = 4}, config),
             "resumed from 'last.pt': epoch 2, step 4");
-  EXPECT_THAT(resumed_text(loaded, {.epoch = 3}, 3),
+  EXPECT_THAT(resumed_text(loaded, {.epoch = 3}, config),
               testing::HasSubstr("already finished, 3 of 3"));
+  EXPECT_THAT(resumed_text(loaded, {.epoch = 2, .stale_epochs = 1}, config),
+              testing::HasSubstr("already finished, 2 of 3"));
 }
 
 }  // namespace

@@ -121,6 +121,14 @@ TEST_F(RunFolderTest, WhatARefusedStartLeftIsNoRun) {
   EXPECT_TRUE(next.can_write());
 }
 
+// Two starts may not see each other's locks, on two hosts with one file system.
+TEST_F(RunFolderTest, WithoutResumeNoFolderOfAnotherStartIsTaken) {
+  std::filesystem::create_directories(runs("data-model"));
+  auto fresh = options();
+  fresh.resume = false;
+  EXPECT_EQ(RunFolder::open(fresh).path(), runs("data-model-2"));
+}
+
 TEST_F(RunFolderTest, AStartThatIsUnderWayKeepsItsFolder) {
   const auto first = RunFolder::open(options());
   EXPECT_THROW(RunFolder::open(options()), UsageError);
