@@ -42,11 +42,11 @@ std::string quoted(const std::string& text) {
 // "not given" for a value by which the program chooses itself: a number there would look as if
 // somebody had asked for it.
 std::string shown(const std::string& name, const std::string& value) {
-  static const std::map<std::string, std::string> kChosenByProgram{
+  static const std::map<std::string, std::string> chosen_by_program{
       {"--lr", "0"},       {"--lr-base", "0"},  {"--hflip", "-1"},
       {"--workers", "-1"}, {"--max-bad", "-1"}, {"--validation-batch-size", "0"}};
-  const auto found = kChosenByProgram.find(name);
-  const bool is_chosen = found != kChosenByProgram.end() && found->second == value;
+  const auto found = chosen_by_program.find(name);
+  const bool is_chosen = found != chosen_by_program.end() && found->second == value;
   const bool is_empty_flag = name.starts_with("--") && (value.empty() || value == "[]");
   return is_chosen || is_empty_flag ? "not given" : "'" + value + "'";
 }
