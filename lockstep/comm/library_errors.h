@@ -1,6 +1,6 @@
 // What the exceptions of c10d, Gloo and NCCL are about.
 //
-// Both have one type for many faults: a gloo::IoException is a wait that was over or a connection
+// Each has one type for many faults: a gloo::IoException is a wait that was over or a connection
 // that broke, and c10d's argument checks are plain c10::Errors. Where a type does not tell, the
 // words are read, here and nowhere else. tests/comm/library_errors_test.cpp lets the LibTorch in
 // use throw each of them.

@@ -4,9 +4,13 @@
 // node is a peer like the others; a job on one node has only that peer. Nothing here touches a
 // socket.
 //
-// Nothing is restarted once somebody has asked the job to stop. Interrupted asks for sure. Noticed,
-// SIGUSR1, may mean something else to the program: it counts if a worker ends by it (75, 74,
-// SIGUSR1 itself or 138), or fails for whatever reason while the notice lasts.
+// There is no restart
+//   - if max_restarts are used up;
+//   - if a worker ended with one of final_codes;
+//   - if a worker or a launcher of the attempt did not stop, or a node is lost or unable to go on;
+//   - once somebody has asked the job to stop. Interrupted asks for sure. Noticed, SIGUSR1, may
+//     mean something else to the program: it counts if a worker ends by it (75, 74, SIGUSR1 itself
+//     or 138), or fails for whatever reason while the notice lasts.
 #pragma once
 
 #include <functional>
@@ -105,7 +109,7 @@ class Coordinator {
   // report is enough.
   void end(const End& message, const std::optional<std::string>& leaders_text = std::nullopt);
   void end_with_report();
-  [[nodiscard]] std::string why_no_restart() const;  // Empty if none was left.
+  [[nodiscard]] std::string why_no_restart() const;  // A line for the user; empty if none is owed.
   void abandon(const std::string& text);
   [[nodiscard]] std::vector<Join> joins() const;
   [[nodiscard]] std::string name_of(PeerId peer) const;

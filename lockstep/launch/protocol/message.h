@@ -39,8 +39,8 @@ struct Start {
 
 struct Heartbeat {};
 
-// The launcher of the node got SIGUSR1, which may ask the workers of this attempt to stop, and
-// those of the next one will not get it.
+// The launcher of the node got SIGUSR1 and passed it on to the workers of this attempt, which may
+// take it as a request to stop. Workers of the next attempt will not get it.
 struct Noticed {
   int attempt = 0;
 };

@@ -1,7 +1,8 @@
 // Gradients that travel together: one flat tensor, and in it a place for each of them.
 //
 // Who writes it: before reduce(), autograd (in place) and, under the reducer's lock, put(); from
-// reduce() until its work is waited for, the backend alone; between backwards, whoever has `.grad`.
+// reduce() until its work is waited for, the backend, or the communication hook in its stead;
+// between backwards, whoever has `.grad`.
 #pragma once
 
 #include <ATen/core/Tensor.h>

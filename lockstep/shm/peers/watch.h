@@ -44,9 +44,9 @@ class Watch {
   };
   // Sleeps until ready, looking after the needed ranks. Throws PeerError if one of them ended,
   // left or failed, if the deadline passes, or after leave(). While an awaited rank says that it
-  // saves a checkpoint, time does not run out for 20 minutes: afterwards it has all of it again,
-  // unless the deadline had passed before the call. Returns the deadline that held last: what the
-  // caller waits for next in the same operation has that one.
+  // saves a checkpoint, the deadline is put off, for 20 minutes at most; the wait then begins anew
+  // with its whole time, unless the deadline had passed before the call. Returns the deadline that
+  // held last: the caller's next wait in the same operation uses that one.
   Deadline wait(const Wait& wait, Then then);
   // The same without sleeping or a deadline: throws if the wait cannot succeed, else returns.
   void look(const Wait& wait, Then then);

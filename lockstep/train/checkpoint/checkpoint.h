@@ -38,7 +38,9 @@ struct Checkpoint {
   std::vector<double> mean;  // For the normalisation of images.
   std::vector<double> std;
   std::vector<std::int64_t> input_size;
-  checkpoint::Dict others;  // Keys that mean nothing here.
+  // Keys without a member above. `lockstep train` keeps "rank_scores", "master_weights" and "job"
+  // here (lockstep/train/loop); the rest of a stranger's file lands here, too.
+  checkpoint::Dict others;
 };
 
 using TakeTensor = std::function<checkpoint::Tensor(const at::Tensor&)>;

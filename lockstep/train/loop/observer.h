@@ -1,4 +1,7 @@
-// What watches a run: rank 0's log files and console.
+// What watches a run: rank 0's log files and console (loop/run_log.h, loop/console.h).
+//
+// A new kind of log is a class that derives from Observer and is added where session.cpp makes the
+// others.
 #pragma once
 
 #include <cstdint>

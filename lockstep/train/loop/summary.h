@@ -27,9 +27,9 @@ struct SummaryFacts {
   std::vector<std::string> data = {};           // What its files have to tell, line by line.
 };
 
-// 0 if the run was finished and its last checkpoint saved, else 1; of one that a signal stopped,
-// that signal's if the checkpoint was saved, else kStoppedUnsaved: whoever starts a stopped run
-// again, or a dead one, is told by it that neither fits.
+// 0 if the run was finished and its last checkpoint saved, else 1. A run that a signal stopped has
+// that signal's code if its checkpoint was saved, else kStoppedUnsaved: the run did not crash, and
+// it cannot go on where it stopped.
 int exit_code_of(const Outcome& outcome);
 
 std::string summary_text(const SummaryFacts& facts);

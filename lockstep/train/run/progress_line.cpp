@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kLeastBar = 6;  // With its brackets.
 constexpr int kWidestBar = 24;
-constexpr int kSpare = 12;  // The rank of what goes before anything is shortened beyond its brief.
+constexpr int kSpare = 12;  // The drop_order of what goes before anything is shortened beyond its brief.
 constexpr const char* kBarColor = "\x1b[36m";
 constexpr const char* kNoColor = "\x1b[0m";
 
@@ -57,9 +57,9 @@ std::string gpu_text(const GpuUse& gpu, bool is_brief) {
 // In the order in which they stand. The bar comes after the first.
 std::vector<LinePart> fields_of(const Progress& p) {
   std::vector<LinePart> fields;
-  const auto add = [&](std::string text, std::string brief, int rank, std::string briefest = {}) {
+  const auto add = [&](std::string text, std::string brief, int drop_order, std::string briefest = {}) {
     if (!text.empty()) {
-      fields.push_back({std::move(text), std::move(brief), rank, std::move(briefest)});
+      fields.push_back({std::move(text), std::move(brief), drop_order, std::move(briefest)});
     }
   };
   const std::string phase = p.phase.empty() ? "epoch" : p.phase;
@@ -118,7 +118,7 @@ std::vector<LinePart>::iterator least_important(std::vector<LinePart>& fields,
                                                 const Eligible& eligible) {
   auto worst = fields.end();
   for (auto field = fields.begin(); field != fields.end(); ++field) {
-    if (eligible(*field) && (worst == fields.end() || field->rank > worst->rank)) {
+    if (eligible(*field) && (worst == fields.end() || field->drop_order > worst->drop_order)) {
       worst = field;
     }
   }
@@ -139,11 +139,12 @@ void shorten(std::vector<LinePart>& fields, std::size_t width, std::size_t betwe
   }
 }
 
-// Those of this rank or more, if it must be.
+// Those of this drop_order or more, if it must be.
 void leave_out(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1,
-               int rank = 0) {
+               int drop_order = 0) {
   while (width_of(fields, between) > width && fields.size() > 1) {
-    const auto field = least_important(fields, [&](const LinePart& f) { return f.rank >= rank; });
+    const auto field = least_important(
+        fields, [&](const LinePart& f) { return f.drop_order >= drop_order; });
     if (field == fields.end()) {
       return;
     }

@@ -37,12 +37,12 @@ struct LineStyle {
 // rest is shortened more and left out, the least important first. Colors take no width.
 std::string progress_line(const Progress& progress, const LineStyle& style);
 
-// A part of a line in several lengths. The higher the rank, the earlier it is shortened or left
+// A part of a line in several lengths. The higher `drop_order`, the earlier it is shortened or left
 // out.
 struct LinePart {
   std::string text;
   std::string brief = {};  // Empty: it is not shortened.
-  int rank = 0;
+  int drop_order = 0;
   std::string briefest = {};  // Where all others are brief, and it is still too long.
 };
 // The parts with `between` them, never wider than `width` if there are several: what does not fit

@@ -23,9 +23,9 @@ net::MessagePointer post_send(net::Mailbox& mailbox, int to, std::uint64_t tag,
 net::MessagePointer post_receive(net::Mailbox& mailbox, int from, std::uint64_t tag,
                                  const at::Tensor& tensor);
 
-// Blocks until it is done. Throws what it failed with, PeerError that names the other rank at the
-// deadline, and PeerError soon after `has_ended`, which is asked every half second, says so: then
-// the group is of no use, and a rank that cannot be heard of any more may be the reason.
+// Blocks until it is done. Throws what the message failed with; at the deadline, a PeerError that
+// names the other rank. `has_ended` says whether the group is of no use any more and is asked every
+// half second; if so, throws PeerError: a rank that is silent may be why.
 void await(net::Mailbox& mailbox, const net::Message& message, const HostMap& map,
            const std::function<bool()>& has_ended, Deadline deadline);
 
