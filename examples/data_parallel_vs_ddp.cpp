@@ -102,12 +102,12 @@ constexpr const char* kUsage =
     "DistributedDataParallel on as many ranks, STEPS steps each (5 by default), and prints where\n"
     "the time of a step goes. GPUs are used if there are that many, else the CPU.\n";
 
-int number(const char* name, const std::string& text, int most) {
+int number(const char* name, std::string_view text, int most) {
   int value = 0;
   const auto* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < 1 || value > most) {
-    throw lockstep::UsageError(std::string(name) + " is '" + text +
+    throw lockstep::UsageError(std::string(name) + " is '" + std::string(text) +
                                "', expected a whole number from 1 to " + std::to_string(most) +
                                "; see --help");
   }
