@@ -20,6 +20,8 @@
 namespace lockstep {
 namespace {
 
+constexpr const char* kErrorFile = "TORCHELASTIC_ERROR_FILE";
+
 // A signal handler can reach only static storage; this is the one place that has some.
 char error_path[4096];
 char rank_text[16];
@@ -242,7 +244,7 @@ bool inside_python() { return ::dlsym(RTLD_DEFAULT, "Py_IsInitialized") != nullp
 }  // namespace
 
 bool install_crash_report(const Environment& environment) {
-  const auto path = environment.get("TORCHELASTIC_ERROR_FILE");
+  const auto path = environment.get(kErrorFile);
   if (!path || path->size() >= sizeof error_path || inside_python()) {
     return false;
   }
@@ -273,6 +275,12 @@ bool install_crash_report(const Environment& environment) {
     std::set_terminate(on_terminate);
   }
   return true;
+}
+
+void tell_launcher(const Environment& environment, const std::string& message) {
+  if (const auto path = environment.get(kErrorFile)) {
+    write_error_file(*path, message, "");  // Nobody is left to tell that it failed.
+  }
 }
 
 bool write_error_file(const std::string& path, const std::string& message,

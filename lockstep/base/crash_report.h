@@ -17,6 +17,11 @@ namespace lockstep {
 // that already has a handler; calling it again is harmless. Returns whether it is active.
 bool install_crash_report(const Environment& environment);
 
+// For a program that catches its exceptions and ends with a code: writes `message` to the error
+// file, if there is a launcher. Ranks that only noticed the failure of another write none, so that
+// the launcher's report names the one that did.
+void tell_launcher(const Environment& environment, const std::string& message);
+
 // Writes the error file in torchelastic's format: `type`: `text`, and where it happened.
 // False if the file could not be written.
 bool write_error_file(const std::string& path, const std::string& message,

@@ -10,6 +10,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include "lockstep/base/crash_report.h"
+#include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
 #include "lockstep/base/stop_notice.h"
@@ -85,6 +87,7 @@ void print_failure(std::string what) {
     what.resize(std::min(what.find(backtrace), what.size()));
   }
   print_error(what.c_str());
+  tell_launcher(Environment::of_this_process(), what);
   if (contains(what, "DefaultCPUAllocator")) {
     print_error(kMemoryHint);
   }
@@ -110,11 +113,15 @@ int main(int argc, char** argv, const Networks& networks) {
     }
     return 2;
   } catch (const c10::OutOfMemoryError& error) {
-    print_error(error.what_without_backtrace());
+    print_failure(error.what_without_backtrace());
     print_error(kMemoryHint);
     return 1;
   } catch (const std::bad_alloc&) {
+    print_failure("out of memory");
     print_error(kMemoryHint);
+    return 1;
+  } catch (const PeerError& error) {
+    print_error(error.what());  // The rank that it names tells the launcher.
     return 1;
   } catch (const std::exception& error) {
     print_failure(error.what());

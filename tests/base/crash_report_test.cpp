@@ -198,6 +198,16 @@ TEST_F(CrashReport, WriteErrorFileEscapesWhatJsonCannotHold) {
   EXPECT_EQ(report().at("extraInfo").at("py_callstack"), "line 1\nline 2");
 }
 
+TEST_F(CrashReport, TellLauncherWritesTheErrorFileOfALauncher) {
+  tell_launcher(worker_environment(), "the disk is full");
+  EXPECT_EQ(message(), "the disk is full");
+}
+
+TEST_F(CrashReport, TellLauncherIsSilentWithoutOne) {
+  tell_launcher({}, "the disk is full");
+  EXPECT_FALSE(std::filesystem::exists(path_));
+}
+
 TEST_F(CrashReport, WriteErrorFileIsForTheOwnerAlone) {
   ASSERT_TRUE(write_error_file(path_, "x", ""));
   struct stat status{};

@@ -261,7 +261,10 @@ class Session {
       print_end(config_.json ? summary_json(facts) : summary_text(facts));
     }
     // Nobody leaves before the checkpoint is written.
-    return std::stoi(on_rank_0(world_, [&] { return std::to_string(exit_code_of(outcome)); }));
+    const int code =
+        std::stoi(on_rank_0(world_, [&] { return std::to_string(exit_code_of(outcome)); }));
+    // Rank 0 alone writes, so a launcher shall name it; how a stop ended all must say.
+    return world_.rank() != 0 && outcome.stopped_by == 0 ? 0 : code;
   }
 
   // Whoever closed or filled stdout does not make a failure of a run that is complete.
