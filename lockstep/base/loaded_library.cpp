@@ -30,7 +30,7 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
 
 std::size_t rounded_up(std::size_t size, std::size_t to) { return (size + to - 1) / to * to; }
 
-// Of one segment of notes: each is a header, a name and a description, the latter two aligned.
+// Reads one segment of notes: each is a header, a name and a description, the latter two aligned.
 std::string build_id_in(std::span<const std::byte> notes, std::size_t alignment) {
   ElfW(Nhdr) header{};
   while (notes.size() >= sizeof header) {

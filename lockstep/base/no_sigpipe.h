@@ -6,7 +6,7 @@
 namespace lockstep {
 
 // While it lives, this thread does not get a signal that the kernel sends to the thread that
-// writes. Threads that it starts meanwhile do not get it for ever. The program's own action for the
+// writes. Threads started meanwhile inherit the block and keep it. The program's own action for the
 // signal does not change.
 class NoSignal {
  public:

@@ -9,15 +9,15 @@ namespace lockstep {
 // 0. The same command resumes it; `lockstep run` restarts nothing then. It is EX_TEMPFAIL of
 // sysexits.h.
 inline constexpr int kStoppedInOrder = 75;
-// What one ends with that was asked to stop, but could not save its work: its last steps are lost,
-// so nobody shall take it for a stop in order. It is EX_IOERR of sysexits.h.
+// The exit code of a process that was asked to stop but could not save its work: its last steps are
+// lost, so this is no stop in order. It is EX_IOERR of sysexits.h.
 inline constexpr int kStoppedUnsaved = 74;
 
 // Blocks SIGUSR1 in this thread and in those and the processes that it starts: a notice that comes
-// while a run starts, and its libraries are loaded, would end it as a failure. It says nothing to
-// the other signals, which may end what has done nothing yet.
+// while a run starts, and its libraries are loaded, would end it as a failure. Other
+// signals are not blocked: they may end a process that has done nothing yet.
 void hold_back_stop_notice();
-// One that came meanwhile comes now.
+// Unblocks SIGUSR1. One that arrived meanwhile is delivered now.
 void let_stop_notice_in();
 
 }  // namespace lockstep

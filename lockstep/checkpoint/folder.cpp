@@ -63,7 +63,7 @@ struct Place {
   FileSystem& files;
   const std::string& path;
   int folder;
-  std::string suffix = {};  // Of temporary names; empty where a lock keeps other writers away.
+  std::string suffix = {};  // For temporary names; empty where a lock keeps other writers away.
 
   [[nodiscard]] std::string temporary(const std::string& name) const {
     return "." + name + suffix + ".tmp";

@@ -16,10 +16,11 @@
 
 namespace lockstep::checkpoint {
 
-// Writes a file of this name into the folder: it is there whole, or not changed at all. What was
-// there before becomes `previous` once the disk has the new file, which is `also`, too; empty names
-// are nothing. Blocks until the disk has it. Throws IoError that names the file and the operation
-// and says whether the file is the old one or the new one, and leaves no temporary file.
+// Writes a file of this name into the folder: it is there whole, or not changed at all. The old
+// file is kept as `previous` once the new one is on the disk. The new file gets the name `also`,
+// too. Empty names are skipped. Blocks until the disk has it. Throws IoError that names the file
+// and the operation and says whether the file is the old one or the new one, and leaves no
+// temporary file.
 struct Replacement {
   std::string name;
   std::string previous = {};

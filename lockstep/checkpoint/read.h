@@ -21,7 +21,7 @@ struct Document {
   Format format = Format::kTorch;
   std::size_t bytes = 0;               // The file's size.
   std::span<const std::byte> content;  // The file's bytes, as they were checked.
-  std::shared_ptr<const void> owner;   // Of these bytes.
+  std::shared_ptr<const void> owner;   // Owns these bytes.
 };
 
 // The whole file is read; tensors share its memory. Throws IoError: the file cannot be read, is

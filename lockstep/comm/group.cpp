@@ -22,7 +22,7 @@ namespace {
 
 // Long enough for peers that are about to leave too, short enough not to be taken for a hang.
 constexpr std::chrono::seconds kGoodbye{5};
-constexpr std::chrono::seconds kAnswer{1};  // Of a store to one call.
+constexpr std::chrono::seconds kAnswer{1};  // Limit for a store's answer to one call.
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 

@@ -28,8 +28,9 @@ struct InitOptions {
 // Joins the job that this process was started for, and blocks until all of its ranks have joined.
 //
 // Without arguments it looks at RANK/WORLD_SIZE (torchrun, lockstep run), Open MPI, a Slurm step,
-// PMI and pbsdsh, in this order (lockstep/cluster/discover.cpp); a process that none of them started is alone and
-// gets a group of one that opens no socket. Group::found_by() tells which it was.
+// PMI and pbsdsh, in this order (lockstep/cluster/discover.cpp). A process that none of them
+// started is alone and gets a group of one that opens no socket. Group::found_by() tells which it
+// was.
 //
 // Under a launcher that sets TORCHELASTIC_ERROR_FILE, uncaught exceptions and fatal signals
 // are from then on reported in that file.

@@ -9,7 +9,7 @@
 
 namespace lockstep::log {
 
-// TensorFlow's change of a crc32c, so that the sum of data that hold sums is no sum.
+// TensorFlow's masked crc32c: a plain CRC of data that contains CRCs is weak.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
 // Length, its sum, the payload, its sum.

@@ -41,7 +41,7 @@ class Exchange {
   // Receives fail; sends go on.
   void leave(const Failure& failure);
   void give_up_sends(const Failure& failure);
-  // After leave(), in each turn: to those for whom there is nothing left.
+  // Call it in each turn after leave(). Says goodbye to ranks to which nothing is left to send.
   void say_goodbyes();
 
  private:

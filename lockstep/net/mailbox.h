@@ -6,8 +6,8 @@
 // asks for one, waits for something from it or sends to it: then a small send, too, is done only
 // later. While it waits or sends, what comes from that rank has no limit. Receives of one source
 // and tag get the messages in the order in which they were sent, and are served in the order in
-// which they were posted. A receive that is given up leaves its message to the first that has none
-// yet: large messages that later receives have taken stay theirs.
+// which they were posted. When a receive is given up, its message goes to the first receive that
+// has none yet. A large message that a later receive has already taken stays with that receive.
 //
 // A send that is done without an error arrives also if its rank leaves in order afterwards, unless
 // the receiver reads nothing for a second then and sends something to the rank that has left.
@@ -73,7 +73,7 @@ class Mailbox {
   // be called by a `tell`; then it tells the rest itself.
   void stop();
 
-  // So many ranks are connected with this one.
+  // The number of ranks that are connected with this one.
   [[nodiscard]] std::size_t connections() const;
 
  private:

@@ -53,7 +53,7 @@ struct Forward {
   float* running_mean = nullptr;  // Updated; null, as running_var, if there is none.
   float* running_var = nullptr;
   void* output = nullptr;
-  float* mean = nullptr;    // Of the batch, for backward().
+  float* mean = nullptr;    // The batch's, for backward().
   float* invstd = nullptr;  // 1 / sqrt(variance + eps).
   float* scratch = nullptr;
 };

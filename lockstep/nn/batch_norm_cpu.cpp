@@ -21,7 +21,7 @@ at::Tensor by_channel(const at::Tensor& values, const at::Tensor& input) {
 
 struct Moments {
   at::Tensor mean;
-  at::Tensor var;  // Of the values themselves: divided by their number.
+  at::Tensor var;  // The biased one: divided by the number of values.
   double count = 0;
 };
 

@@ -13,7 +13,7 @@ namespace lockstep::nn {
 struct Statistics {
   at::Tensor mean;    // Undefined if all batches are empty.
   at::Tensor invstd;  // 1 / sqrt(variance + eps).
-  at::Tensor counts;  // Of values per channel: on the GPU, of each rank; on the CPU, the total.
+  at::Tensor counts;  // Values per channel: on the GPU, each rank's; on the CPU, the total.
 };
 
 // Half precision is computed in float, as LibTorch's own batch normalization does.

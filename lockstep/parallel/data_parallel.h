@@ -4,7 +4,7 @@
 //   lockstep::DataParallel parallel(net, {.device_ids = {{at::kCUDA, 0}, {at::kCUDA, 1}}});
 //   auto loss = torch::nn::functional::cross_entropy(parallel(images), labels);
 //   loss.backward();
-//   optimizer.step();  // Of net->parameters().
+//   optimizer.step();  // It has net->parameters().
 //
 // Each forward copies the module to the devices, deals the batch out to them and collects the
 // outputs on one. DistributedDataParallel does none of that and is faster; see

@@ -102,9 +102,9 @@ class Replica {
   // Throws UsageError, and changes nothing, if there is one already, or parameters are delayed.
   void register_optimizer_in_backward(SteppedInBackward optimizer);
 
-  // From begin_join() to end_join(), ranks may have different numbers of inputs. shadow_others() is
-  // for a rank without any more; it returns when no rank has one, with the model of a rank that had
-  // the most.
+  // From begin_join() to end_join(), ranks may have different numbers of inputs. A rank whose
+  // inputs have ended calls shadow_others(). It returns when no rank has inputs left; all ranks
+  // then have the model of a rank that had the most.
   void begin_join(const JoinOptions& options);
   void shadow_others();
   void end_join() noexcept;
@@ -162,7 +162,7 @@ class Replica {
   bool steps_in_backward_ = false;  // There is an optimizer that does.
   std::optional<Join> join_;
   std::optional<SampleCount> count_;
-  std::optional<double> samples_;  // Of the next forward.
+  std::optional<double> samples_;  // For the next forward.
   std::shared_ptr<bool> synchronizing_ = std::make_shared<bool>(true);
   bool buffers_are_due_ = true;  // The last forward was a synchronized one.
   StepErrors errors_;

@@ -40,7 +40,7 @@ class StepState {
   std::optional<std::size_t> next_complete_bucket();
   [[nodiscard]] bool all_started() const { return next_ == pending_.size(); }
 
-  // The backward pass whose end is awaited becomes this one. Returns whether it was another.
+  // Watches for the end of this backward pass. Returns false if it is watched already.
   bool watch(int backward);
 
  private:

@@ -160,7 +160,7 @@ std::optional<Sample> ConcatDataset::get_batch(std::span<const std::int64_t> ind
     inner[place.which].push_back(place.index);
   }
   std::vector<Sample> parts;
-  std::vector<std::int64_t> next_row(ends_.size());  // Of each data set, in all parts together.
+  std::vector<std::int64_t> next_row(ends_.size());  // In each data set, over all parts.
   std::int64_t rows = 0;
   for (std::size_t which = 0; which < ends_.size(); ++which) {
     next_row[which] = rows;

@@ -184,7 +184,7 @@ class ImageFolder::Batch : public SharedBatch {
   const ImageFolder& images_;
   std::vector<std::int64_t> indices_;
   EpochSeed epoch_;
-  std::size_t floats_ = 0;  // Of an image.
+  std::size_t floats_ = 0;  // In an image.
   Sample batch_;
   float* floats_of_all_ = nullptr;
   std::int64_t* targets_ = nullptr;

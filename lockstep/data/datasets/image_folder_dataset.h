@@ -27,7 +27,7 @@ struct ImageReading {
   std::string cache_folder;  // For kDisk.
   // Larger images are kept so reduced that their shorter side has this many pixels; 0: as they are.
   std::int64_t cache_shorter_side = 0;
-  // So many files of a rank may be bad: the good one behind takes such a file's place. -1: any.
+  // How many files of a rank may be bad: the next good one takes such a file's place. -1: any.
   std::int64_t max_bad = 0;
   // The files that may take another one's place; empty: each. Where a part of the folder trains and
   // another one validates, neither may borrow from the other.
@@ -83,7 +83,7 @@ class ImageFolder : public Dataset {
   // Gives `use` the picture, or the one that takes its place; returns the index of it.
   std::int64_t read(std::int64_t index, const std::function<void(const Picture&)>& use) const;
   [[nodiscard]] Picture open(std::int64_t index, bool whole) const;
-  // Of the sample `index`, for which the file `taken` was read.
+  // The label of the sample `index`, for which the file `taken` was read.
   [[nodiscard]] std::int64_t label(std::int64_t index, std::int64_t taken) const;
 
   ImageFolderIndex index_;

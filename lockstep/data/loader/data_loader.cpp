@@ -138,8 +138,8 @@ struct DataLoader::State {
   std::shared_ptr<Sampler> sampler;  // Null if there is a batch sampler.
   std::optional<DistributedSampler> distributed;
   std::shared_ptr<const BatchMaker> maker;
-  std::int64_t parts;  // Of a batch, made by several workers.
-  // Of all epochs: LibTorch keeps memory that was freed for the stream that had it.
+  std::int64_t parts;  // In a batch, made by several workers.
+  // For all epochs: LibTorch keeps memory that was freed for the stream that had it.
   std::optional<Transfer> transfer;
   LoaderWorkers workers;
   std::shared_ptr<Epoch> epoch;          // The last one begun.

@@ -17,7 +17,7 @@ namespace lockstep::data {
 // Null without workers.
 struct EpochWorkers {
   std::shared_ptr<WorkerPool> pool;
-  std::int64_t parts = 1;  // Of a batch, made by several of them; see SharedBatches.
+  std::int64_t parts = 1;  // In a batch, made by several of them; see SharedBatches.
 };
 
 class DataLoader::Epoch {
@@ -45,7 +45,7 @@ class DataLoader::Epoch {
   std::int64_t parts_;
   std::shared_ptr<SharedBatches> batches_;  // Null if a batch has one part.
   std::int64_t given_ = 0;
-  std::exception_ptr error_;  // Of a part of the next batch.
+  std::exception_ptr error_;  // From a part of the next batch.
   bool closed_ = false;
 };
 

@@ -208,7 +208,7 @@ std::string BadFiles::summary_locked(const std::string& consequence) const {
 std::optional<std::int64_t> first_replacement(
     std::int64_t index, std::int64_t size, const BadFiles& bad,
     const std::function<bool(std::int64_t)>& may_replace) {
-  std::int64_t passed = 0;  // So many from `index` on are none.
+  std::int64_t passed = 0;  // How many from `index` on are none.
   while (passed < size) {
     const auto other = bad.first_not_bad((index + passed) % size, size);
     const std::int64_t distance = other ? (*other - index + size) % size : 0;

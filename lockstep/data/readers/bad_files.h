@@ -68,7 +68,7 @@ class BadFiles {
   mutable std::mutex mutex_;
   std::int64_t count_ = 0;
   std::vector<std::uint64_t> seen_;    // A bit for each index: words of ones are skipped at once.
-  std::vector<std::uint8_t> numbers_;  // Of the reason, for each index; 0: none.
+  std::vector<std::uint8_t> numbers_;  // The reason's, for each index; 0: none.
   std::map<std::string, Reason> reasons_;
 };
 

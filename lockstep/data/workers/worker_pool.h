@@ -18,7 +18,7 @@ struct WorkerPoolOptions {
   int num_workers = 1;
   // Numbers that workers may have taken and next() has not given yet: what is kept in memory.
   std::int64_t prefetch = 2;
-  // So many numbers make one batch together: messages name batches.
+  // How many numbers make one batch together: messages name batches.
   std::int64_t parts = 1;
   // How long next() waits for a batch, all its parts together, and how long the end of the pool
   // waits for a worker since it took its number; 0: for ever.

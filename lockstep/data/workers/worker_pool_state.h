@@ -45,15 +45,15 @@ struct WorkerPool::State {
   std::condition_variable work;     // For workers: there is a number to take, or it is over.
   std::condition_variable changed;  // For the owner: a result is there, or a worker has ended.
   std::shared_ptr<const Job> job;
-  std::uint64_t jobs = 0;  // So many were started: tells results of the present one.
+  std::uint64_t jobs = 0;  // How many were started: tells results of the present one.
   std::int64_t count = 0;
   std::int64_t claimed = 0;     // By workers.
   std::int64_t given = 0;       // By next().
-  std::optional<Deadline> due;  // Of the batch that next() is at; one for all its parts.
+  std::optional<Deadline> due;  // For the batch that next() is at; one for all its parts.
   // Number n is in slot n % prefetch: those in use are from `given` to `given` + prefetch - 1.
   std::vector<Slot> slots;
   std::vector<Worker> workers;
-  int initializing;  // So many are not initialized.
+  int initializing;  // How many are not initialized.
   bool closing = false;
 
   [[nodiscard]] bool has_number() const {

@@ -17,8 +17,8 @@ struct CaptureTarget {
   std::string prefix;          // Put before each line on the console; lines then stay whole.
   Console* complaints =
       nullptr;  // Where it is said that the file cannot be written; null: nowhere.
-  // In the place of `file`, if that is known only later: makes its folder and tells its path;
-  // empty: not yet; nothing: never, which it has said itself.
+  // For a log whose path is known only later: makes its folder and returns the path. Empty: not
+  // known yet. Nothing: there will be no log, and the function has said why.
   std::function<std::optional<std::string>()> find_file = {};
 };
 

@@ -16,8 +16,8 @@ struct StreamEnd {
   int fd = -1;  // -1: the launcher's own.
 };
 
-// Connects one stream as its route says; a pipe to us becomes `capture`. `keep_tail`: the last lines
-// are wanted, whatever the route.
+// Connects one stream as its route says; a pipe to us becomes `capture`. With `keep_tail` the last
+// lines are kept, whatever the route.
 StreamEnd open_stream(const StreamRoute& route, CaptureTarget target, bool keep_tail,
                       std::optional<Capture>& capture);
 

@@ -9,7 +9,7 @@ namespace lockstep::nn::channels_last {
 
 constexpr int kBackwardRows = 2;  // That a thread has in flight: two loads each.
 
-// Of each split: dy, and dy * (x - mean).
+// Sums dy and dy * (x - mean) over each split.
 template <Element kElement>
 __global__ void __launch_bounds__(kThreads, kBlocksAtOnce)
     sum_gradient(const uint4* __restrict__ gradient, const uint4* __restrict__ input, Size size,

@@ -12,7 +12,7 @@
 namespace lockstep::nn::channels_last {
 
 constexpr int kWarp = 32;
-constexpr int kThreads = 256;  // Of a block that reads a matrix.
+constexpr int kThreads = 256;  // In a block that reads a matrix.
 // Blocks per multiprocessor: those that run at once, and those of a kernel that writes a matrix.
 // One that makes sums has as many as run at once, since each is a split to combine.
 constexpr int kBlocksAtOnce = 4;
@@ -21,7 +21,7 @@ constexpr unsigned kAllLanes = 0xffffffffU;
 
 struct Size {
   std::int64_t rows;
-  int vectors;  // Of eight channels.
+  int vectors;  // Eight channels each.
   [[nodiscard]] __host__ __device__ int channels() const { return vectors * kChannelsAtOnce; }
 };
 
@@ -55,7 +55,8 @@ __device__ inline int thread_of_block() {
 }
 
 // Sums over the rows of a block of kThreads threads, of which x is a power of two up to kWarp. The
-// thread i below 8 * blockDim.x gets both sums of the block's channel i; others get anything.
+// thread i below 8 * blockDim.x gets both sums of the block's channel i; the results of other
+// threads are undefined.
 __device__ inline float2 sum_over_rows(Eight first, Eight second) {
   constexpr int kWarps = kThreads / kWarp;
   __shared__ float4 sums[kWarps][2][kWarp * kChannelsAtOnce / 4];
@@ -88,7 +89,8 @@ __device__ inline float2 sum_over_rows(Eight first, Eight second) {
 }
 
 // Sums each(split) over all splits, for a block of 8 channels (x) and a multiple of 4 threads per
-// channel (y). The threads of y = 0 get their channel's sums; others get anything.
+// channel (y). The threads of y = 0 get their channel's sums; the results of others are
+// undefined.
 template <class Each>
 __device__ inline float2 sum_over_splits(int splits, const Each& each) {
   __shared__ float2 sums[kWarp][kChannelsAtOnce];

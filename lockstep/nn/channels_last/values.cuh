@@ -53,7 +53,7 @@ __device__ inline uint4 pack(const Eight& v) {
                     narrow<kElement>(v.at[4], v.at[5]), narrow<kElement>(v.at[6], v.at[7]));
 }
 
-// Of the vector's eight channels, from floats that are aligned to kAlignment.
+// Loads the floats of the vector's eight channels. `floats` must be aligned to kAlignment.
 __device__ inline Eight load_floats(const float* floats, int vector) {
   const auto* quads = reinterpret_cast<const float4*>(floats) + 2 * vector;
   const float4 a = quads[0];

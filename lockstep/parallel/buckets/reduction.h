@@ -37,7 +37,8 @@ class Reduction {
   virtual void copy_all_in(const std::vector<at::Tensor>& places,
                            const std::vector<at::Tensor>& gradients) = 0;
 
-  // Starts what all ranks do with the bucket; its result replaces `flat`, which has the places.
+  // Starts the reduction over all ranks. After the work's wait(), `flat` has the result. `places`
+  // are the gradients' views of it.
   virtual WorkPointer start(const at::Tensor& flat, const std::vector<at::Tensor>& places) = 0;
 
   // This rank adds its gradients divided by this number, instead of that of the ranks; infinite:

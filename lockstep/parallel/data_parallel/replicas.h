@@ -33,7 +33,7 @@ class Replicas {
  private:
   struct Replica {
     std::shared_ptr<torch::nn::Module> module;
-    std::vector<std::size_t> uses;  // Of each tensor, before any graph uses it.
+    std::vector<std::size_t> uses;  // For each tensor, before any graph uses it.
   };
   [[nodiscard]] Replica clone_to(at::Device device) const;
 

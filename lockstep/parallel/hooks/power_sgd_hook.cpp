@@ -63,7 +63,7 @@ void orthogonalize(at::Tensor matrices, double epsilon) {
 // What travels of a bucket: M is close to P times the transposed Q.
 struct Low {
   std::vector<at::Tensor> matrices;                // [batch, n, m].
-  std::vector<std::vector<at::Tensor>> originals;  // Of a batch that was stacked.
+  std::vector<std::vector<at::Tensor>> originals;  // Those that a batch was stacked from.
   std::vector<at::Tensor> ps;                      // [batch, n, rank]; views of p.
   std::vector<at::Tensor> qs;                      // [batch, m, rank]; views of q.
   std::vector<at::Tensor> whole;                   // Gradients that are not compressed.

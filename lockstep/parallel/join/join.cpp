@@ -16,7 +16,7 @@ at::Tensor Join::filled(double value, at::ScalarType type) const {
 }
 
 void Join::begin_forward() {
-  for (auto* work : {&count_, &told_}) {  // Of the forward before.
+  for (auto* work : {&count_, &told_}) {  // From the forward before.
     if (*work) {
       (*work)->wait();
     }

@@ -14,7 +14,7 @@ namespace lockstep::shm {
 // One thread for all receives of a group, started with the first. Thread-safe.
 class ReceiveThread {
  public:
-  // Both live as long; the mailbox is the team's.
+  // Both must outlive this. The mailbox belongs to the team.
   ReceiveThread(Team& team, Mailbox& mailbox);
   // The rank has left the group: receives that are not done fail, and their callbacks run. In a
   // fork, which has no such thread, it does nothing.

@@ -33,7 +33,7 @@ class Arena {
 
   struct Usage {
     std::size_t allocated_bytes = 0;  // Handed out, in whole pages.
-    std::size_t reserved_bytes = 0;   // Of the machine's memory; what was given back counts, too.
+    std::size_t reserved_bytes = 0;   // Taken from the machine; what was given back counts, too.
   };
   [[nodiscard]] Usage usage();  // Nothing in a fork.
 

@@ -44,7 +44,7 @@ void CheckpointKeeper::save(const Checkpoint& checkpoint, const SaveOptions& opt
     open();
     writer_->wait(Deadline::in(options.timeout));
   } catch (const IoError& error) {
-    fail(error);  // Of the one before, if there is a writer: this one may be saved nevertheless.
+    fail(error);  // The one before, if there is a writer: this one may be saved nevertheless.
   }
   try {
     if (writer_) {

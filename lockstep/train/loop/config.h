@@ -20,7 +20,7 @@ struct TrainConfig {
   std::int64_t max_bad = -1;      // Image files of a part that may be bad; -1: 1 % of them.
   std::string decode = "exact";   // exact, fast: how JPEGs that train are decoded.
   std::string cache;              // ram, disk: where decoded images are kept; empty: nowhere.
-  std::string cache_dir;          // Of disk.
+  std::string cache_dir;          // For `disk`.
   std::int64_t cache_shorter_side = 0;  // To which images in the cache are reduced; 0: not.
   double hflip = -1;              // Probability of a mirrored image; -1: 0.5 in folders, else 0.
   std::int64_t crop_padding = 0;  // Around images in memory, before a crop of their size; 0: off.
@@ -71,7 +71,7 @@ struct TrainConfig {
   std::int64_t checkpoint_interval = 0;  // Steps; 0: after each epoch alone.
   bool strict = false;                   // A checkpoint that cannot be saved ends the run.
   int early_stop = 0;                    // Epochs without a better accuracy; 0: never.
-  std::int64_t fast_dev_run = 0;         // So many steps and batches, and nothing is written.
+  std::int64_t fast_dev_run = 0;         // Steps and batches; nothing is written.
   bool eval_only = false;
   bool dry_run = false;    // Says what would be done.
   int planned_ranks = 0;   // Those that a dry run of one rank speaks for; 0: all are started.

@@ -34,7 +34,7 @@ struct RunPlan {
   const TrainConfig& config;
   const DataSource& source;
   const BatchPlan& batches;
-  std::int64_t parameters = 0;  // Of the network.
+  std::int64_t parameters = 0;  // The network's.
 };
 
 // Several lines, without a newline at the end. All ranks of `world` call it.

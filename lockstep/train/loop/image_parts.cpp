@@ -14,7 +14,7 @@
 namespace lockstep::train {
 namespace {
 
-// Of a part with fewer files one may be bad.
+// In a part with fewer files one may be bad.
 std::int64_t one_percent(const data::ImageFolderIndex& index) {
   return std::max<std::int64_t>(1, static_cast<std::int64_t>(index.images.size()) / 100);
 }

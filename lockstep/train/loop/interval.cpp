@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::size_t kMostRows = 16;  // Of a table that people read.
+constexpr std::size_t kMostRows = 16;  // In a table that people read.
 
 std::string packed(const IntervalPart& part) {
   std::vector<double> numbers(part.sums.begin(), part.sums.end());

@@ -9,7 +9,7 @@ namespace lockstep::train {
 
 // How often a launcher has started the ranks of this job again: more than 0 must go on.
 int restart_count();
-// Whether it would.
+// Whether the launcher restarts ranks that fail.
 bool restarts_allowed();
 // Tells this job from all others, in each of its attempts: the launcher's id of it, and the folder
 // that the launcher made for it alone, which is in the paths of its error files. Where a launcher

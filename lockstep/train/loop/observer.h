@@ -21,8 +21,8 @@ struct Interval {
   double lr = 0;
   double samples_per_second = 0;
   double data_wait = 0;           // Part of the time, from 0 to 1, of the mean rank.
-  double communication_wait = 0;  // Too.
-  std::optional<GpuUse> gpu;      // Of rank 0, at the interval's end.
+  double communication_wait = 0;  // Likewise.
+  std::optional<GpuUse> gpu;      // Rank 0's, at the interval's end.
   std::string slow_rank;          // Which one the others wait for, in words; empty: none.
 };
 
@@ -31,7 +31,7 @@ struct Epoch {
   Scores train;
   Scores validation;
   double lr = 0;
-  double samples_per_second = 0;  // Of its steps in this start; 0: they were made before.
+  double samples_per_second = 0;  // In the steps of this start; 0: they were made before.
   bool is_best = false;
 };
 

@@ -14,7 +14,7 @@ struct Position {
   double best_top1 = -1;           // Percent; before the first validation less than any.
   std::int64_t best_epoch = -1;
   std::int64_t stale_epochs = 0;  // Since the best one.
-  double lr = 0;                  // Of the last step.
+  double lr = 0;                  // The last step's.
 
   bool operator==(const Position&) const = default;
 };

@@ -19,7 +19,7 @@ bool launcher_keeps_logs(const Environment& environment) {
 std::string keep_rank_logs_in(const std::string& folder, const Environment& environment) {
   const fs::path link = environment.get(launch::kLogLink).value_or("");
   const auto there = fs::absolute(folder);
-  ::unlink(link.c_str());  // Of the job's attempt before, maybe in another run.
+  ::unlink(link.c_str());  // That of the job's attempt before, maybe in another run.
   if (::symlink(there.c_str(), link.c_str()) != 0) {
     throw_errno("telling the launcher by the link '" + link.string() + "' where to keep logs");
   }

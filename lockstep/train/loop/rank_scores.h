@@ -23,7 +23,8 @@ checkpoint::Value to_value(const std::vector<RankScores>& ranks);
 // Throws IoError if it is no such list.
 std::vector<RankScores> rank_scores_from(const checkpoint::Value& value);
 
-// What a rank goes on with: its own, or, if as many ranks as before are not there, rank 0 has all.
+// The scores that a rank resumes with: its own if there are as many ranks as before; otherwise rank
+// 0 gets the sum of all and the others get none.
 RankScores share_of(const std::vector<RankScores>& ranks, int rank, int world_size);
 
 }  // namespace lockstep::train

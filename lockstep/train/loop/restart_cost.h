@@ -26,10 +26,10 @@ class RestartCost : public Observer {
 
   void on_step(const Position& position) override { on_step(position.step, Clock::now()); }
   void on_step(std::int64_t step, Clock::time_point now);
-  // A validation that is made again after a restart is what the restart led to.
+  // A validation at the last step or later also ends the time that a restart has cost.
   void on_epoch(const Epoch& epoch) override { on_epoch(epoch.position.step, Clock::now()); }
   void on_epoch(std::int64_t step, Clock::time_point now);
-  // Nothing is left to be made: what a last restart cost ends here.
+  // The run is finished: ends the time that the last restart has cost.
   void on_end(Clock::time_point now = Clock::now());
 
   [[nodiscard]] int restarts() const { return restarts_; }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kJob = "job";
 
-// Of a file that cannot be read nobody knows what it is.
+// Nobody knows what an unreadable file is.
 bool can_be_read(const std::string& path) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) {

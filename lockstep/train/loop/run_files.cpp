@@ -167,7 +167,7 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
             require_checkpoint(config.init_weights, "--init-weights");
           }
           if (choice.run.empty() && !choice.checkpoint.empty()) {
-            require_checkpoint(choice.checkpoint, flag_of_resume(config));  // Too.
+            require_checkpoint(choice.checkpoint, flag_of_resume(config));  // As above.
           }
           return open_folder(config, name, choice);
         }

@@ -67,7 +67,7 @@ class RunFiles {
   const TrainConfig& config_;
   OnWarning on_warning_;
   std::string checkpoint_;  // Set while the folder is chosen.
-  bool is_done_ = false;    // Too.
+  bool is_done_ = false;    // Likewise.
   RunFolder folder_;
   std::string stdout_log_;
   std::unique_ptr<CheckpointKeeper> keeper_;

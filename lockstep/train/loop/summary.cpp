@@ -113,7 +113,7 @@ std::string summary_text(const SummaryFacts& facts) {
     summary.top1 = outcome.last.top1;
     summary.top5 = outcome.last.top5;
   }
-  // Of a run that went on from a copy elsewhere the best may lie there: no file here has it.
+  // A run that went on from a copy may have its best checkpoint elsewhere: no file here has it.
   const bool has_best = facts.files.empty() || !file_ending_with("best.pt", facts).empty();
   if (outcome.position.best_epoch >= 0 && has_best) {
     summary.best_top1 = outcome.position.best_top1;

@@ -22,7 +22,7 @@ struct SummaryFacts {
   double restart_seconds = 0;
   std::optional<double> seconds_of_job = {};    // With restarts; nothing if that is not known.
   bool is_resumed = false;                      // Earlier starts took time, too.
-  std::optional<std::int64_t> bad_files = {};   // Of data that is read from image files.
+  std::optional<std::int64_t> bad_files = {};   // For data that is read from image files.
   std::vector<std::string> bad_file_list = {};  // Which and why; some of each reason.
   std::vector<std::string> data = {};           // What its files have to tell, line by line.
 };

@@ -35,7 +35,7 @@ struct TrainerOptions {
 struct Outcome {
   Position position;
   Scores last;                 // The last validation's.
-  std::optional<Scores> test;  // Of the test part, with the weights of the end.
+  std::optional<Scores> test;  // The test part's, with the weights of the end.
   int stopped_by = 0;          // The signal; 0: training is finished.
   bool early = false;          // --early-stop ended it.
   bool is_saved = true;        // The last checkpoint is on the disk; of a run without files, too.
@@ -82,7 +82,7 @@ class Trainer {
   void finish_epoch();
   [[nodiscard]] std::optional<Scores> score(data::DataLoader& loader);
   void save(const SaveOptions& options);
-  // Of each rank's losses since the last interval.
+  // Throws if a loss since the last interval was infinite or NaN; `ranks` has each rank's sums.
   void require_finite(const std::vector<Tally::Sums>& ranks) const;
   [[nodiscard]] Checkpoint snapshot(const RngState& rng,
                                     const std::vector<RankScores>& scores) const;

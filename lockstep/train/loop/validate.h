@@ -12,7 +12,7 @@
 namespace lockstep::train {
 
 struct ValidateOptions {
-  std::int64_t batches = 0;  // Of each rank, at most; 0: all.
+  std::int64_t batches = 0;  // At most, per rank; 0: all.
   // Asked before each batch, by all ranks equally often; they must be told the same.
   std::function<bool()> is_stopped = {};
 };

@@ -171,7 +171,7 @@ void require_sound_files(const CLI::App& app, const std::string& what) {
   throw UsageError(error.what());
 }
 
-// Of the words of the command line alone, which win over the file of --config.
+// Reads the words of the command line alone, which win over the file of --config.
 void settle_batch_size(TrainConfig& config, int argc, const char* const* argv) {
   CLI::App words;
   TrainConfig unused;

@@ -157,7 +157,7 @@ StartedBy started_by(bool is_launched, const Environment& environment) {
 
 std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, StartedBy by,
                                                          int local_ranks, int gpus) {
-  if (job.timeout_seconds < 1) {  // Of a rank that is launched already, too.
+  if (job.timeout_seconds < 1) {  // Also checked in a rank that is launched already.
     throw UsageError("--timeout is " + std::to_string(job.timeout_seconds) +
                      ", expected 1 second or more; HINT: leave it out for 1800");
   }

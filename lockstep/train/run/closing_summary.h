@@ -19,7 +19,7 @@ struct ClosingSummary {
   std::optional<double> best_top1 = {};
   std::optional<std::int64_t> best_epoch = {};  // From 1 on.
 
-  std::optional<double> test_loss = {};  // Of the test part.
+  std::optional<double> test_loss = {};  // The test part's.
   std::optional<double> test_top1 = {};
   std::optional<double> test_top5 = {};
 

@@ -11,7 +11,8 @@ namespace {
 
 constexpr int kLeastBar = 6;  // With its brackets.
 constexpr int kWidestBar = 24;
-constexpr int kSpare = 12;  // The drop_order of what goes before anything is shortened beyond its brief.
+// The drop_order of what goes before anything is shortened beyond its brief.
+constexpr int kSpare = 12;
 constexpr const char* kBarColor = "\x1b[36m";
 constexpr const char* kNoColor = "\x1b[0m";
 
@@ -57,7 +58,8 @@ std::string gpu_text(const GpuUse& gpu, bool is_brief) {
 // In the order in which they stand. The bar comes after the first.
 std::vector<LinePart> fields_of(const Progress& p) {
   std::vector<LinePart> fields;
-  const auto add = [&](std::string text, std::string brief, int drop_order, std::string briefest = {}) {
+  const auto add = [&](std::string text, std::string brief, int drop_order,
+                       std::string briefest = {}) {
     if (!text.empty()) {
       fields.push_back({std::move(text), std::move(brief), drop_order, std::move(briefest)});
     }

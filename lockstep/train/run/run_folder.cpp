@@ -194,7 +194,7 @@ std::string RunFolder::moved_to() const {
   std::error_code error;
   const auto link = "/proc/self/fd/" + std::to_string(folder_.get());
   const auto now = std::filesystem::read_symlink(link, error);
-  // Of a folder that was removed it is no path: "/runs/a (deleted)".
+  // It is no path if the folder was removed: "/runs/a (deleted)".
   return std::filesystem::exists(now, error) ? now.string() : "";
 }
 

@@ -16,7 +16,7 @@ std::string run_name(const std::string& data, const std::string& model);
 // "name" for 1, "name-2" for 2.
 std::string numbered_run(const std::string& name, std::int64_t number);
 
-// Of all folders of the name, the largest first.
+// The numbers of all folders with this name, the largest first.
 std::set<std::int64_t, std::greater<>> numbers_of_folders(const std::string& root,
                                                           const std::string& name);
 

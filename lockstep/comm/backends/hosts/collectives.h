@@ -29,7 +29,7 @@ class HostCollectives {
  public:
   using Tensors = std::vector<at::Tensor>;
 
-  // `waiter` lives as long.
+  // `waiter` must outlive this.
   HostCollectives(HostParts parts, const GlooWait& waiter)
       : parts_(std::move(parts)), map_(parts_.map), waiter_(waiter) {}
   HostCollectives(const HostCollectives&) = delete;

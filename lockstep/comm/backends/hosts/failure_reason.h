@@ -28,8 +28,8 @@ struct Witness {
 // rank alone.
 PeerError reason_of(const std::exception& error, const HostMap& map, const Witness& witness);
 
-// The reason that all ranks share, in the store. Thread-safe. Not for a fork, where its thread is
-// not.
+// The reason that all ranks share, in the store. Thread-safe. Do not use it in a fork: its thread
+// does not exist there.
 //
 // A store whose own host is gone or stopped does not answer, so a thread asks it and the callers
 // wait for a second at most.

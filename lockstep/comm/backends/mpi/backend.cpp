@@ -83,7 +83,7 @@ void MpiBackend::abort() {
 }
 
 WorkPointer MpiBackend::run(Call call, MpiCall mpi_call) {
-  if (!mpi_call.is_message) {  // Of a message only two ranks know: the others could not count it.
+  if (!mpi_call.is_message) {  // Only two ranks know of a message: the others could not count it.
     call.what = what(std::string(call.operation) + " #" + std::to_string(next_number()));
   }
   mpi_call.what = std::move(call.what);
