@@ -145,8 +145,8 @@ void shorten(std::vector<LinePart>& fields, std::size_t width, std::size_t betwe
 void leave_out(std::vector<LinePart>& fields, std::size_t width, std::size_t between = 1,
                int drop_order = 0) {
   while (width_of(fields, between) > width && fields.size() > 1) {
-    const auto field = least_important(
-        fields, [&](const LinePart& f) { return f.drop_order >= drop_order; });
+    const auto field =
+        least_important(fields, [&](const LinePart& f) { return f.drop_order >= drop_order; });
     if (field == fields.end()) {
       return;
     }
