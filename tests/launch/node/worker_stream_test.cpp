@@ -19,7 +19,7 @@ class WorkerStream : public ::testing::Test {
     return open_stream(route, target, keep_tail, capture_);
   }
 
-  TemporaryFolder folder_;
+  test::TemporaryFolder folder_;
   std::optional<Capture> capture_;
 };
 
