@@ -3,6 +3,8 @@
 #include <unistd.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include <algorithm>
+
 #include "lockstep/base/crash_report.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
@@ -59,6 +61,17 @@ cluster::Membership who_am_i(const InitOptions& options, const Environment& envi
   return cluster::discover(environment, ::getppid());
 }
 
+comm::StoreLife store_life(const comm::Job& job) {
+  if (job.backends.empty()) {
+    return comm::StoreLife::kWithItsUsers;
+  }
+  const auto named = job.registry.parse(job.backends);
+  const bool has_rounds = std::any_of(named.begin(), named.end(), [&](const auto& one) {
+    return job.registry.capabilities(one.second).contains(Capability::kWaitsForAllRanks);
+  });
+  return has_rounds ? comm::StoreLife::kWithTheProcess : comm::StoreLife::kWithItsUsers;
+}
+
 // Gradients are allocated in memory that the backend sums in place, if it has such. The program's
 // allocator is set now, while it starts, and not when a module is wrapped.
 void prepare_for_gradients(const Group::State& state, const Environment& environment) {
@@ -97,7 +110,7 @@ Group init_process_group(const InitOptions& options) {
   auto rendezvous = comm::as_peer_error(what, [&] {
     return std::string_view(options.init_method).starts_with(kFile)
                ? comm::meet_in_file(options.init_method.substr(kFile.size()), job->member, deadline)
-               : comm::meet(job->member, deadline);
+               : comm::meet(job->member, deadline, store_life(*job));
   });
   rendezvous.store->setTimeout(deadline.as_timeout());
   job->hosts_store = rendezvous.hosts_store;

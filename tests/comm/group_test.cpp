@@ -8,6 +8,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/socket.h"
+#include "lockstep/comm/spawn.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep {
@@ -88,6 +90,33 @@ TEST(Group, AWorldThatWasDestroyedIsFormedAgainOnTheSameStore) {
           }
         },
         backend);
+  }
+}
+
+// Rank 0 serves the store. A rank that is faster comes back while rank 0 still leaves, and a handle
+// of the world before may still be there.
+TEST(Group, AWorldIsFormedAgainWhereRankZeroServesTheStore) {
+  const int port = listen_on({"127.0.0.1", 0}).port;
+  for (const std::string backend : {"gloo", "lockstep"}) {
+    spawn(3, [&](int rank) {
+      std::vector<Group> before;
+      for (int i = 0; i < 6; ++i) {
+        Group world = init_process_group({.backend = backend,
+                                          .init_method = "tcp://127.0.0.1:" + std::to_string(port),
+                                          .rank = rank,
+                                          .world_size = 3,
+                                          .timeout = std::chrono::seconds(60)});
+        EXPECT_EQ(sum_of_ones(world), 3);
+        if (rank == i % 3) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        }
+        world.destroy();
+        before.push_back(world);
+      }
+      if (::testing::Test::HasFailure()) {
+        throw std::runtime_error("expectations failed, see above");
+      }
+    });
   }
 }
 

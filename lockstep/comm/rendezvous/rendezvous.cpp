@@ -6,6 +6,10 @@
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <map>
+#include <mutex>
+#include <utility>
+
 #include "lockstep/base/error.h"
 #include "lockstep/comm/rendezvous/local_meeting.h"
 
@@ -34,6 +38,28 @@ c10::intrusive_ptr<c10d::Store> serve(const Endpoint& endpoint, Listener listene
   options.waitWorkers = false;  // Who is missing is said by name, later, by the group.
   options.masterListenFd = listener.fd.release();
   return c10::make_intrusive<c10d::TCPStore>(endpoint.host, options);
+}
+
+// One store for all groups that this process forms at an address, one after the other, for as long
+// as it lives. Otherwise a rank that comes to the next group before this process has left the last
+// one would find a store that ends. Nothing is destroyed here: ranks may use it until the very end.
+c10::intrusive_ptr<c10d::Store> serve_from_now_on(const Endpoint& endpoint,
+                                                  const cluster::Membership& member,
+                                                  Deadline deadline) {
+  struct Served {
+    pid_t owner = 0;  // A fork has no server.
+    c10::intrusive_ptr<c10d::Store> store;
+  };
+  static std::mutex mutex;
+  static auto& all = *new std::map<std::pair<std::string, int>, Served>();
+  const std::lock_guard lock(mutex);
+  auto& served = all[{endpoint.host, endpoint.port}];
+  if (served.owner != ::getpid()) {
+    (void)served.store.release();  // Its destructor would wait for a thread of the parent.
+    served.store = serve(endpoint, listen_on(endpoint), member, deadline);
+    served.owner = ::getpid();
+  }
+  return served.store;
 }
 
 // TCPStore would wait as long but not say what is wrong.
@@ -90,7 +116,7 @@ Rendezvous::Rendezvous(Rendezvous&&) noexcept = default;
 Rendezvous& Rendezvous::operator=(Rendezvous&&) noexcept = default;
 Rendezvous::~Rendezvous() = default;
 
-Rendezvous meet(const cluster::Membership& member, Deadline deadline) {
+Rendezvous meet(const cluster::Membership& member, Deadline deadline, StoreLife life) {
   Rendezvous rendezvous;
   if (!member.master) {
     if (member.world_size > 1) {
@@ -103,7 +129,9 @@ Rendezvous meet(const cluster::Membership& member, Deadline deadline) {
   rendezvous.master_host = master.host;
   if (member.rank == 0 && !member.launcher_serves_store) {
     try {
-      rendezvous.store = serve(master, listen_on(master), member, deadline);
+      rendezvous.store = life == StoreLife::kWithTheProcess
+                             ? serve_from_now_on(master, member, deadline)
+                             : serve(master, listen_on(master), member, deadline);
     } catch (const UsageError& error) {
       throw UsageError(on_rank(member) + error.what() +
                        " (MASTER_ADDR, MASTER_PORT or init_method)");

@@ -25,10 +25,18 @@ struct Rendezvous {
   std::string master_host;   // Empty where the ranks meet in memory or in a file.
 };
 
+// How long a process serves the store at the master's address.
+enum class StoreLife {
+  kWithItsUsers,
+  // Groups that this process forms there later use it again. They must have rounds (StoreRound).
+  kWithTheProcess,
+};
+
 // Blocks until the store can be used: on rank 0 until it serves, on the others until they are
 // connected. Throws UsageError if the port is taken or the address is not this machine's, and
 // PeerError if the master cannot be reached before the deadline.
-Rendezvous meet(const cluster::Membership& member, Deadline deadline);
+Rendezvous meet(const cluster::Membership& member, Deadline deadline,
+                StoreLife life = StoreLife::kWithItsUsers);
 
 // The same through a file that all ranks can open. The last rank removes it.
 Rendezvous meet_in_file(const std::string& path, const cluster::Membership& member,
