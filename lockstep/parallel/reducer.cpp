@@ -142,6 +142,7 @@ void Reducer::expect_backward(const std::vector<at::Tensor>& outputs) {
   for (const auto& bucket : buckets()) {
     sizes.push_back(bucket.parameters().size());
   }
+  outer_is_watched_ = false;  // That of a backward that threw.
   step_.expect_backward(parameters_.size(), std::move(sizes));
   buckets_.begin_step();
   readiness_->begin(outputs);
@@ -186,7 +187,9 @@ void Reducer::mark_ready(std::size_t parameter) {
 
 void Reducer::on_backward_done() {
   const std::lock_guard lock(mutex_);
-  if (!step_.is_synchronized() || (!step_.all_started() && backward_is_nested())) {
+  // A pass around this one may bring a parameter another gradient, which would stay on this rank.
+  const bool may_bring_more = outer_is_watched_ || !step_.all_started();
+  if (!step_.is_synchronized() || (may_bring_more && backward_is_nested())) {
     return;
   }
   step_.end();

@@ -85,7 +85,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void on_hook(std::size_t parameter, const at::Tensor& made);
   void watch_this_backward();
   void watch_for_nested_backwards();
-  [[nodiscard]] bool has_gradients();
+  [[nodiscard]] bool outer_is_over();
   void mark_ready(std::size_t parameter);
   void on_backward_done();
   void write_back();
@@ -116,6 +116,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::uint64_t late_for_ = 0;  // The finished step whose outputs this backward uses; 0: none.
 
   StepState step_;
+  bool outer_is_watched_ =
+      false;               // A pass inside which others bring the gradients: it ends the step.
   bool recorded_ = false;  // As a graph: nothing of it runs, so it can fail and be done again.
 
   // GradientReadiness looks at the graph through the hooks, so it ends first; no hook runs then.

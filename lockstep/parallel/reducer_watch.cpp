@@ -49,15 +49,18 @@ void Reducer::watch_for_nested_backwards() {
   if (readiness_->needs_sink() || !backward_is_for_all() || !step_.watch(current_backward())) {
     return;
   }
+  outer_is_watched_ = true;
   when_backward_is_done([weak = weak_from_this()] {
-    if (const auto self = weak.lock(); self && self->has_gradients()) {
+    if (const auto self = weak.lock(); self && self->outer_is_over()) {
       self->on_backward_done();
     }
   });
 }
 
-bool Reducer::has_gradients() {
+// Returns whether the passes inside brought gradients.
+bool Reducer::outer_is_over() {
   const std::lock_guard lock(mutex_);
+  outer_is_watched_ = false;
   return step_.phase() == StepState::Phase::kInBackward;
 }
 

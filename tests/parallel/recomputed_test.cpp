@@ -64,6 +64,32 @@ TEST(Recomputed, AStaticGraphMayHaveABlockInTwoCheckpoints) {
   });
 }
 
+// Everything is in checkpoints: `block` in the first and in the last one.
+struct Sandwich : torch::nn::Module {
+  Sandwich() {
+    register_module("block", block);
+    register_module("middle", middle);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const auto outer = [this](const at::Tensor& in) { return block->forward(in).tanh(); };
+    const auto inner = [this](const at::Tensor& in) { return middle->forward(in); };
+    return utils::checkpoint(outer, utils::checkpoint(inner, utils::checkpoint(outer, x)));
+  }
+  torch::nn::Linear block{4, 4};
+  torch::nn::Linear middle{4, 4};
+};
+
+// All gradients are there, and sent, when the second one of `block` comes.
+TEST(Recomputed, ABlockInTheFirstAndTheLastCheckpointIsRefused) {
+  run_ranks(2, [](Group& world) {
+    const auto net = std::make_shared<Sandwich>();
+    DistributedDataParallel ddp(net, world);
+    EXPECT_THAT([&] { ddp(input_of(world.rank())).sum().backward(); },
+                ThrowsMessage<UsageError>(
+                    AllOf(HasSubstr("'block."), HasSubstr("twice"), HasSubstr("static_graph"))));
+  });
+}
+
 // No graph leads from the outputs to what a checkpoint computes, so it looks unused; in PyTorch
 // too.
 TEST(Recomputed, FindUnusedParametersIsAnErrorThatSaysWhatToSet) {
