@@ -102,7 +102,9 @@ void StepErrors::explain() {
     throw UsageError(with_place(error.what()));
   } catch (const HookError& error) {
     fail(with_place(error.what()));
-    from_hook_ = error.cause() ? error.cause() : std::current_exception();
+    from_hook_ = error.cause() ? error.cause()
+                               : std::make_exception_ptr(UsageError(
+                                     with_place(error.what()) + "; derive it from std::exception"));
     std::rethrow_exception(from_hook_);
   } catch (const std::exception& error) {
     fail(error.what());

@@ -114,6 +114,21 @@ TEST(HookFaults, AnExceptionOfTheUsersComesOutAsItIs) {
   }
 }
 
+// Autograd lets no such exception through.
+TEST(HookFaults, AnExceptionThatIsNoStdExceptionIsAUsageError) {
+  const auto world = init_process_group();
+  DistributedDataParallel ddp(std::make_shared<Eventful>(), world);
+  ddp.register_comm_hook([](GradBucket&) -> TensorFuture { throw 42; });
+  EXPECT_THAT([&] { step(ddp, world); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("backward of step 1 on rank 0"),
+                                              HasSubstr("derive it from std::exception"))));
+}
+
+TEST(HookFaults, AFutureWithoutAFunctionIsRefused) {
+  EXPECT_THAT([] { const TensorFuture future{std::function<at::Tensor()>()}; },
+              ThrowsMessage<UsageError>(HasSubstr("is empty")));
+}
+
 // Over shared memory the collectives differ; those of gloo do not look at what is asked for.
 TEST(HookFaults, AHookOnOneRankAloneIsToldOnBoth) {
   for (const char* backend : {"shm", "gloo"}) {

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/comm/work.h"
 
 namespace lockstep {
@@ -35,9 +36,16 @@ class TensorFuture {
           work.wait();
           return result;
         }) {}
+  // Throws UsageError for an empty function.
   explicit TensorFuture(std::function<at::Tensor()> wait)
       : state_(std::make_shared<State>(
-            State{.wait = std::move(wait), .value = std::nullopt, .error = nullptr})) {}
+            State{.wait = std::move(wait), .value = std::nullopt, .error = nullptr})) {
+    if (!state_->wait) {
+      throw UsageError(
+          "TensorFuture: the function that waits is empty, expected one that returns "
+          "the tensor");
+    }
+  }
 
   // The future of what `next` makes of the tensor.
   [[nodiscard]] TensorFuture then(std::function<at::Tensor(at::Tensor)> next) const {

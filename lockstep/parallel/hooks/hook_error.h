@@ -9,7 +9,7 @@
 namespace lockstep::parallel {
 
 // Errors of a step are taken for those of a peer unless they are known. StepErrors tells the others
-// of this one and throws the hook's own, or this one if that is no std::exception.
+// of this one and throws the hook's own, or a UsageError if that is no std::exception.
 class HookError : public std::runtime_error {
  public:
   HookError(const std::string& text, std::exception_ptr cause)
