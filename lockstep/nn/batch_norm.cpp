@@ -21,16 +21,21 @@ channels_last::Arguments arguments_of(const BatchNormTensors& tensors) {
 }  // namespace
 
 void Synchronizable::require_dimensions(const at::Tensor& input, std::int64_t least,
-                                        std::optional<std::int64_t> most, const char* layer) {
-  if (input.dim() >= least && input.dim() <= most.value_or(input.dim())) {
+                                        std::optional<std::int64_t> most, const char* layer) const {
+  if (input.defined() && input.dim() >= least && input.dim() <= most.value_or(input.dim())) {
     return;
   }
   const auto number = std::to_string(least);
   const auto expected = (!most ? "at least " + number
                                : number + (*most == least ? "" : " to " + std::to_string(*most))) +
                         " dimensions";
-  throw UsageError(std::string(layer) + ": the input has " + std::to_string(input.dim()) +
-                   " dimensions, expected " + expected);
+  const auto place = ranks() ? " on rank " + std::to_string(ranks()->rank()) + " of " +
+                                   std::to_string(ranks()->size())
+                             : "";
+  throw UsageError(layer + place + ": the input " +
+                   (input.defined() ? "has " + std::to_string(input.dim()) + " dimensions"
+                                    : std::string("is undefined")) +
+                   ", expected " + expected);
 }
 
 void require_input_of(const BatchNormTensors& tensors, const at::Tensor& input,

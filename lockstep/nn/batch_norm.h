@@ -24,10 +24,10 @@ class Synchronizable {
   virtual ~Synchronizable() = default;
 
  protected:
-  // Throws UsageError that names the layer, if an input has less or more dimensions. Without `most`
-  // it may have any number more.
-  static void require_dimensions(const at::Tensor& input, std::int64_t least,
-                                 std::optional<std::int64_t> most, const char* layer);
+  // Throws UsageError that names the layer and, if there are several, the rank, if an input has
+  // less or more dimensions or is undefined. Without `most` it may have any number more.
+  void require_dimensions(const at::Tensor& input, std::int64_t least,
+                          std::optional<std::int64_t> most, const char* layer) const;
 
  private:
   RankExchangePointer ranks_;

@@ -104,7 +104,8 @@ void ParameterShards::broadcast() const {
 
 OptimizerState ParameterShards::consolidated(OptimizerState state, int to) const {
   if (to < 0 || to >= group_.size()) {
-    throw UsageError("ZeroRedundancyOptimizer: a state for rank " + std::to_string(to) +
+    throw UsageError("ZeroRedundancyOptimizer::consolidate_state_dict on rank " +
+                     std::to_string(rank()) + ": the state is to go to rank " + std::to_string(to) +
                      ", expected 0 to " + std::to_string(group_.size() - 1));
   }
   const auto announcements = group_.all_gather_bytes(announce(state));
