@@ -74,7 +74,8 @@ class Agent {
     const bool several = context_.options.nodes.count > 1;
     auto listener = several ? try_to_lead(context_.options.nodes) : std::nullopt;
     if (several && !listener) {
-      coordinator_ = std::make_unique<Member>(context_, loop_);
+      coordinator_ = std::make_unique<Member>(
+          context_, loop_, [this](const std::string& line) { consoles_.err.say(line); });
     } else {
       coordinator_ = std::make_unique<Leader>(context_, loop_, consoles_, std::move(listener));
     }

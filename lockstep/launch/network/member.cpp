@@ -1,6 +1,8 @@
 #include "lockstep/launch/network/member.h"
 
+#include <algorithm>
 #include <csignal>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process_tree.h"
@@ -10,10 +12,13 @@
 
 namespace lockstep::launch {
 
-Member::Member(const Context& context, EventLoop& loop)
+Member::Member(const Context& context, EventLoop& loop, std::function<void(const std::string&)> say)
     : context_(context),
       loop_(loop),
+      say_(std::move(say)),
       join_deadline_(Deadline::in(context.options.nodes.join_timeout)),
+      late_(Deadline::in(
+          std::min<std::chrono::milliseconds>(kLateNodes, context.options.nodes.join_timeout / 2))),
       next_try_(Deadline::in({})),
       leader_("the leading node at " + to_text(context.options.nodes.endpoint)) {}
 
@@ -45,6 +50,11 @@ void Member::try_to_join() {
     watch();
   } catch (const PeerError& error) {
     why_not_joined_ = error.what();
+    if (say_ && late_.passed()) {
+      std::exchange(say_, nullptr)("lockstep run: " + leader_ + " has not come yet (" +
+                                   why_not_joined_ + "); trying for up to " +
+                                   to_text(join_deadline_.total()) + " in all\n");
+    }
   }
 }
 

@@ -1,6 +1,7 @@
 // The link to the coordinator of a node that does not lead: a connection to the leader's launcher.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -13,8 +14,10 @@ namespace lockstep::launch {
 
 class Member : public CoordinatorLink {
  public:
-  // Does not connect yet; on_time() tries to until the join timeout has passed.
-  Member(const Context& context, EventLoop& loop);
+  // Does not connect yet; on_time() tries to until the join timeout has passed. `say` gets a line
+  // for the user if that takes more than kLateNodes, or half of a short join timeout.
+  Member(const Context& context, EventLoop& loop,
+         std::function<void(const std::string&)> say = nullptr);
   ~Member() override;
 
   void report(const Message& message) override;
@@ -38,7 +41,9 @@ class Member : public CoordinatorLink {
 
   const Context& context_;
   EventLoop& loop_;
+  std::function<void(const std::string&)> say_;  // Null once it was called.
   Deadline join_deadline_;
+  Deadline late_;
   Deadline next_try_;
   std::string why_not_joined_;
   Heartbeats heartbeats_;

@@ -1,5 +1,7 @@
 #include "lockstep/launch/node/local_node.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <utility>
 
@@ -74,7 +76,10 @@ void LocalNode::stop(const Stop& command) {
 void LocalNode::interrupt(int signal) {
   said_that_we_wait_ = true;
   const int running = workers_ ? workers_->running() : 0;
-  consoles_.err.say("lockstep run: " + signal_name(signal) + " received: " +
+  // Local rank 0 may write to the terminal itself, and have a progress line there.
+  const bool in_line = context_.options.logs.named_by_worker && ::isatty(consoles_.err.fd()) == 1;
+  consoles_.err.say((in_line ? "\nlockstep run: " : "lockstep run: ") + signal_name(signal) +
+                    " received: " +
                     (running == 0 ? "no worker runs here\n"
                                   : "passed on to " + std::to_string(running) +
                                         (running == 1 ? " worker" : " workers") + ", with " +

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
+#include <thread>
+
 #include "lockstep/base/error.h"
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
@@ -10,6 +12,7 @@
 namespace lockstep::launch {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
@@ -126,6 +129,22 @@ TEST_F(MemberTest, ALeaderWhoseJobIsEndingIsTriedAgain) {
   Channel leader = accept_again(member);
   leader.send(start());
   EXPECT_TRUE(std::holds_alternative<Start>(commands(member).at(0)));
+}
+
+TEST_F(MemberTest, ALeaderThatIsLateIsToldOnce) {
+  context_.options.nodes.join_timeout = std::chrono::milliseconds(200);
+  listener_ = {};
+  std::vector<std::string> said;
+  Member member(context_, loop_, [&](const std::string& line) { said.push_back(line); });
+  member.on_time();
+  EXPECT_THAT(said, SizeIs(0)) << "it may only be slow";
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(110));
+    member.on_time();
+  }
+  ASSERT_THAT(said, SizeIs(1));
+  EXPECT_THAT(said[0],
+              AllOf(HasSubstr("the leading node at 127.0.0.1:"), HasSubstr("has not come yet (")));
 }
 
 TEST_F(MemberTest, ALeaderThatDoesNotComeBackIsNamedWithTheReason) {
