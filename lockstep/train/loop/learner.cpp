@@ -251,8 +251,9 @@ std::vector<std::string> Learner::load_weights(const Checkpoint& checkpoint) {
     }
   }
   if (fitting.empty()) {
-    throw UsageError("--init-weights: none of its " + std::to_string(weights.size()) +
-                     " tensors has a name and shape of this network; is it of another --model?");
+    throw UsageError("none of the checkpoint's " + std::to_string(weights.size()) +
+                     " tensors has a name and shape of this network; HINT: give the --model that "
+                     "it was trained with");
   }
   auto missing = load_state_dict(*network_, fitting, {.strict = false}).missing_keys;
   amp_->copy_model_to_masters();
