@@ -7,9 +7,12 @@
 // --data FOLDER has MNIST's files; without it images are generated.
 #include <torch/nn/functional/loss.h>
 
+#include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
@@ -34,6 +37,22 @@ struct Options {
   std::string data;
 };
 
+constexpr const char* kUsage =
+    "usage: mnist_amp [--nodes N] [--gpus N] [--nr N] [--epochs N] [--master HOST:PORT] "
+    "[--data FOLDER]\n";
+
+int whole_number(const std::string& flag, std::string_view text) {
+  int value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < (flag == "--nr" ? 0 : 1)) {
+    throw lockstep::UsageError(flag + " is '" + std::string(text) +
+                               "', expected a whole number from " + (flag == "--nr" ? "0" : "1") +
+                               " on; " + kUsage);
+  }
+  return value;
+}
+
 Options parse(int argc, char** argv) {
   Options options;
   const std::map<std::string, int*> numbers{{"--nodes", &options.nodes},
@@ -42,13 +61,19 @@ Options parse(int argc, char** argv) {
                                             {"--epochs", &options.epochs}};
   const std::map<std::string, std::string*> texts{{"--master", &options.master},
                                                   {"--data", &options.data}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (const auto number = numbers.find(argv[i]); number != numbers.end()) {
-      *number->second = std::stoi(argv[i + 1]);
-    } else if (const auto text = texts.find(argv[i]); text != texts.end()) {
-      *text->second = argv[i + 1];
+  for (int i = 1; i < argc; i += 2) {
+    const auto number = numbers.find(argv[i]);
+    const auto text = texts.find(argv[i]);
+    if (number == numbers.end() && text == texts.end()) {
+      throw lockstep::UsageError(std::string("there is no flag '") + argv[i] + "'; " + kUsage);
+    }
+    if (i + 1 == argc) {
+      throw lockstep::UsageError(std::string(argv[i]) + " has no value; " + kUsage);
+    }
+    if (number != numbers.end()) {
+      *number->second = whole_number(argv[i], argv[i + 1]);
     } else {
-      throw lockstep::UsageError(std::string("there is no flag '") + argv[i] + "'");
+      *text->second = argv[i + 1];
     }
   }
   return options;
@@ -56,7 +81,7 @@ Options parse(int argc, char** argv) {
 
 lockstep::Group join(const Options& options, int local_rank) {
   if (options.nodes == 1) {
-    return lockstep::init_process_group();  // spawn() has said who is who.
+    return lockstep::init_process_group();  // spawn(), or a launcher, has said who is who.
   }
   lockstep::InitOptions init;
   init.init_method = "tcp://" + options.master;
@@ -109,8 +134,16 @@ void train(const Options& options, int local_rank) {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  if (argc > 1 && std::string_view(argv[1]) == "--help") {
+    std::fputs(kUsage, stdout);
+    return 0;
+  }
   const Options options = parse(argc, argv);
-  lockstep::spawn(options.gpus, [&](int local_rank) { train(options, local_rank); });
+  if (std::getenv("RANK") != nullptr) {  // lockstep run or torchrun has started all ranks.
+    train(options, 0);
+  } else {
+    lockstep::spawn(options.gpus, [&](int local_rank) { train(options, local_rank); });
+  }
 } catch (const lockstep::Error& error) {
   std::fprintf(stderr, "mnist_amp: %s\n", error.what());
   return 1;

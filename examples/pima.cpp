@@ -75,10 +75,11 @@ void train(const std::string& path) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  if (argc < 2) {
-    throw lockstep::UsageError("expected a table: pima TABLE.csv [RANKS]");
+  const int ranks = argc > 2 ? std::atoi(argv[2]) : 2;
+  if (argc < 2 || argv[1][0] == '-' || ranks < 1) {
+    throw lockstep::UsageError("expected a table and a number of ranks: pima TABLE.csv [RANKS]");
   }
-  lockstep::spawn(argc > 2 ? std::atoi(argv[2]) : 2, [&](int) { train(argv[1]); });
+  lockstep::spawn(ranks, [&](int) { train(argv[1]); });
 } catch (const lockstep::Error& error) {
   std::fprintf(stderr, "pima: %s\n", error.what());
   return 1;

@@ -50,10 +50,14 @@ void demo_basic() {
 }  // namespace
 
 int main(int argc, char** argv) try {
+  const int ranks = argc > 1 ? std::atoi(argv[1]) : 2;
+  if (ranks < 1) {
+    throw lockstep::UsageError("expected a number of ranks: toy_basic [RANKS]");
+  }
   if (std::getenv("RANK") != nullptr) {
     demo_basic();
   } else {
-    lockstep::spawn(argc > 1 ? std::atoi(argv[1]) : 2, [](int) { demo_basic(); });
+    lockstep::spawn(ranks, [](int) { demo_basic(); });
   }
 } catch (const lockstep::Error& error) {
   std::fprintf(stderr, "toy_basic: %s\n", error.what());
