@@ -2,11 +2,20 @@
 
 import pathlib
 import sys
+import tempfile
 
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from job_launcher import BIN, Launcher, state_of, wait_for  # noqa: E402, F401
+
+
+@pytest.fixture(autouse=True)
+def own_folder_of_mpirun(monkeypatch):
+    """mpiruns that start and end at the same time make and remove one folder in /tmp, and some fail by that."""
+    with tempfile.TemporaryDirectory(prefix="mpi", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("OMPI_MCA_orte_tmpdir_base", folder)
+        yield pathlib.Path(folder)
 
 
 @pytest.fixture

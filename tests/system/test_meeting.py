@@ -72,10 +72,13 @@ def test_under_mpirun():
     assert_two_ranks(finish(start(command, **root)), "Open MPI")
 
 
-def test_two_mpirun_jobs_at_once_do_not_meet_each_other():
+def test_two_mpirun_jobs_at_once_do_not_meet_each_other(own_folder_of_mpirun):
     command = ["mpirun", "-n", "2", "--oversubscribe", ALL_REDUCE]
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    jobs = [start(command, **root) for _ in range(3)]
+    jobs = []
+    for name in "abc":
+        (own_folder_of_mpirun / name).mkdir()
+        jobs.append(start(command, **root, OMPI_MCA_orte_tmpdir_base=str(own_folder_of_mpirun / name)))
     for job in jobs:
         assert_two_ranks(finish(job), "Open MPI")
 
