@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <new>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -102,12 +101,12 @@ constexpr const char* kUsage =
     "DistributedDataParallel on as many ranks, STEPS steps each (5 by default), and prints where\n"
     "the time of a step goes. GPUs are used if there are that many, else the CPU.\n";
 
-int number(const char* name, std::string_view text, int most) {
+int number(const char* name, const std::string& text, int most) {
   int value = 0;
   const auto* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < 1 || value > most) {
-    throw lockstep::UsageError(std::string(name) + " is '" + std::string(text) +
+    throw lockstep::UsageError(std::string(name) + " is '" + text +
                                "', expected a whole number from 1 to " + std::to_string(most) +
                                "; see --help");
   }
@@ -117,7 +116,7 @@ int number(const char* name, std::string_view text, int most) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const std::vector<std::string_view> words(argv + 1, argv + argc);
+  const std::vector<std::string> words(argv + 1, argv + argc);
   if (!words.empty() && (words[0] == "--help" || words[0] == "-h")) {
     std::fputs(kUsage, stdout);
     return 0;

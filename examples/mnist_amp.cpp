@@ -41,14 +41,13 @@ constexpr const char* kUsage =
     "usage: mnist_amp [--nodes N] [--gpus N] [--nr N] [--epochs N] [--master HOST:PORT] "
     "[--data FOLDER]\n";
 
-int whole_number(const std::string& flag, std::string_view text) {
+int whole_number(const std::string& flag, const std::string& text) {
   int value = 0;
   const auto* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || rest != end || value < (flag == "--nr" ? 0 : 1)) {
-    throw lockstep::UsageError(flag + " is '" + std::string(text) +
-                               "', expected a whole number from " + (flag == "--nr" ? "0" : "1") +
-                               " on; " + kUsage);
+    throw lockstep::UsageError(flag + " is '" + text + "', expected a whole number from " +
+                               (flag == "--nr" ? "0" : "1") + " on; " + kUsage);
   }
   return value;
 }
