@@ -143,9 +143,9 @@ TEST(HookFaults, AHookOnOneRankAloneIsToldOnBoth) {
             step(ddp, world);
             step(ddp, world);
           };
-          EXPECT_THAT(two_steps, ThrowsMessage<Error>(
-                                     HasSubstr("rank 0 has registered a communication hook and "
-                                               "rank 1 has not, or not yet; register")));
+          EXPECT_THAT(two_steps, ThrowsMessage<Error>(HasSubstr(
+                                     "rank 0 has registered a communication hook and "
+                                     "rank 1 has not, or not yet; register the same hook")));
           if (world.rank() == 1) {
             EXPECT_EQ(ddp.stats().steps, 0) << "no wrong gradient is used";
             world.destroy();

@@ -113,8 +113,8 @@ TEST(SyncBatchNorm, RefusesWhatItCannotNormalizeInBothModes) {
           ThrowsMessage<UsageError>(AllOf(HasSubstr(place), HasSubstr("has 5 channels"),
                                           HasSubstr("expected the layer's num_features, 4"))));
       EXPECT_THAT([&] { layer(at::ones({4})); },
-                  ThrowsMessage<UsageError>(
-                      HasSubstr(place + "the input has 1 dimensions, expected at least 2")));
+                  ThrowsMessage<UsageError>(HasSubstr(
+                      place + "the input has 1 dimensions, expected at least 2 dimensions")));
     }
   });
 }
