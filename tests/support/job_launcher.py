@@ -28,6 +28,12 @@ def state_of(pid):
     return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
 
 
+def stop(pid):
+    """Returns when the process stands still; before, it would still obey a signal that comes after this one."""
+    os.kill(pid, signal.SIGSTOP)
+    wait_for(lambda: state_of(pid) == "T", what="a stopped process")
+
+
 class Launcher:
     """Starts `lockstep run`; everything it starts carries a mark in its environment."""
 

@@ -7,7 +7,7 @@ import tempfile
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from job_launcher import BIN, Launcher, state_of, wait_for  # noqa: E402, F401
+from job_launcher import BIN, Launcher, state_of, stop, wait_for  # noqa: E402, F401
 
 
 @pytest.fixture(autouse=True)

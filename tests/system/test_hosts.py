@@ -11,7 +11,7 @@ import subprocess
 import time
 
 import pytest
-from conftest import BIN
+from conftest import BIN, stop
 from two_hosts import ADDRESSES, are_possible, several_hosts
 
 pytestmark = pytest.mark.skipif(not are_possible(), reason="needs root and iproute2")
@@ -132,7 +132,7 @@ def test_a_stopped_rank_is_waited_for(hosts, start):
     ranks = start("until_error", 60, 5_000_000)
     wait_until_ready(ranks)
     victim = next(pid for pid in hosts[1].pids())
-    os.kill(victim, signal.SIGSTOP)
+    stop(victim)
     time.sleep(7)
     assert [rank.poll() for rank in ranks] == [None] * 4
     os.kill(victim, signal.SIGCONT)

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 
-from conftest import DAEMON, WAITING, state_of, wait_for
+from conftest import DAEMON, WAITING, stop, wait_for
 
 
 def test_kill_of_the_launcher_takes_everything_along(launcher):
@@ -31,7 +31,7 @@ def test_kill_of_the_agent_takes_everything_along(launcher):
 def test_stopped_agent_cannot_survive_two_signals(launcher):
     job = launcher.start("--nproc-per-node", 2, launcher.script(DAEMON + WAITING))
     launcher.up(2)
-    os.kill(launcher.agent_of(job), signal.SIGSTOP)
+    stop(launcher.agent_of(job))
     job.terminate()
     time.sleep(0.1)
     job.send_signal(signal.SIGINT)
@@ -45,8 +45,7 @@ def test_stopped_agent_wakes_and_cleans_up_when_the_launcher_is_killed(launcher)
     job = launcher.start("--nproc-per-node", 2, launcher.script(DAEMON + WAITING))
     launcher.up(2)
     agent = launcher.agent_of(job)
-    os.kill(agent, signal.SIGSTOP)
-    wait_for(lambda: state_of(agent) == "T", what="a stopped agent")
+    stop(agent)
     job.kill()
     job.wait()
     launcher.assert_clean(2)

@@ -8,7 +8,7 @@ import socket
 import time
 
 import pytest
-from conftest import WAITING, wait_for
+from conftest import WAITING, stop, wait_for
 
 SHOW = 'echo "$GROUP_RANK $LOCAL_RANK $RANK $WORLD_SIZE $GROUP_WORLD_SIZE $MASTER_ADDR"'
 
@@ -171,7 +171,7 @@ def test_stopped_agent_is_lost_after_the_node_timeout(launcher, nodes, victim):
     script = launcher.script(WAITING)
     jobs = [nodes.start(rank, "--node-timeout", 3, script) for rank in (0, 1)]
     launcher.up(2)
-    os.kill(launcher.agent_of(jobs[victim]), signal.SIGSTOP)
+    stop(launcher.agent_of(jobs[victim]))
     begin = time.monotonic()
     ((_, err, code),) = finish(jobs[1 - victim], timeout=6)
     assert 2 < time.monotonic() - begin < 5

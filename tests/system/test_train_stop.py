@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from conftest import state_of, wait_for
+from conftest import stop, wait_for
 from training import (checkpoint, command, environment, metrics, ranks, require_same, start, train, wait_for_steps,
                       write_idx)
 
@@ -74,7 +74,7 @@ def test_a_second_signal_ends_all_at_once(tmp_path, data, whole, launcher):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS, "--shutdown-timeout", 120, env=marked(launcher))
     wait_for_checkpoint(job, tmp_path / RUN)
-    os.kill(ranks(tmp_path)[1], signal.SIGSTOP)
+    stop(ranks(tmp_path)[1])
     job.send_signal(signal.SIGINT)
     assert "SIGINT received" in job.stderr.readline()
     assert len(launcher.marked()) >= 4  # Launcher, agent, two ranks.
@@ -92,8 +92,7 @@ def test_a_second_signal_ends_a_rank_without_a_launcher(tmp_path, data):
     job = start(tmp_path, *FLAGS, "--nproc", 1)
     wait_for_steps(tmp_path / RUN, 2 * STEPS, job)
     # Stopped, so that it gets both before it can end by the first.
-    job.send_signal(signal.SIGSTOP)
-    wait_for(lambda: state_of(job.pid) == "T", what="a stopped rank")
+    stop(job.pid)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
         job.send_signal(number)
     out, err = job.communicate(timeout=30)
