@@ -75,6 +75,24 @@ ROOMS = {
         "node": {"command", "job", "protocol"},
         "network": {"node", "job", "protocol"},
     },
+    "data": {
+        "decode": set(),
+        "readers": set(),
+        "samplers": set(),
+        "workers": set(),
+        "transforms": {"decode", "readers"},
+        "cache": {"decode", "readers", "transforms"},
+        "datasets": {"cache", "decode", "readers", "transforms", "workers"},
+        "loader": {"datasets", "decode", "samplers", "transforms", "workers"},
+    },
+    "train": {
+        "optim": set(),
+        "run": set(),
+        "amp": {"optim"},
+        "checkpoint": {"amp", "optim"},
+        "loop": {"amp", "checkpoint", "optim", "run"},
+        "program": {"loop"},
+    },
 }
 UMBRELLA = "lockstep/lockstep.h"
 PUBLIC_HEADERS = "cmake/public_headers.txt"

@@ -120,12 +120,12 @@ class CheckLayers(unittest.TestCase):
         )
 
     def test_rejects_what_needs_torch_in_a_torch_free_folder(self):
-        self.write("lockstep/data/decode/png.h", '#pragma once\n#include "lockstep/data/readers/csv.h"\n')
+        self.write("lockstep/data/cache/key.h", '#pragma once\n#include "lockstep/data/readers/csv.h"\n')
         self.assertEqual(self.check(), (0, ""))
-        self.write("lockstep/data/decode/png.h", '#pragma once\n#include "lockstep/data/samplers/sampler.h"\n')
+        self.write("lockstep/data/cache/key.h", '#pragma once\n#include "lockstep/data/samplers/sampler.h"\n')
         self.assert_fault(
-            "lockstep/data/decode/png.h:2: includes lockstep/data/samplers/sampler.h: "
-            "the folder 'data/decode' is built without torch, and that header is not"
+            "lockstep/data/cache/key.h:2: includes lockstep/data/samplers/sampler.h: "
+            "the folder 'data/cache' is built without torch, and that header is not"
         )
 
     def test_rejects_the_whole_of_torch_below_the_umbrella(self):
