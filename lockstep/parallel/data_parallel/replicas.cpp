@@ -127,13 +127,11 @@ class SharedThreads {
   int share_;
 };
 
-std::string text_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& known) {
-    return known.what();
-  } catch (...) {
-    return "an exception that is no std::exception";
+void require_dimension(const at::Tensor& tensor, std::int64_t dim) {
+  if (dim < -tensor.dim() || dim >= tensor.dim()) {
+    throw UsageError("DataParallel: batches are dealt out along dim " + std::to_string(dim) +
+                     ", but an argument has " + std::to_string(tensor.dim()) +
+                     " dimensions; set dim to the one that counts samples");
   }
 }
 
@@ -206,6 +204,9 @@ void Replicas::replicate(std::size_t count) {
 std::vector<at::Tensor> scatter(const at::Tensor& tensor, std::span<const at::Device> devices,
                                 std::int64_t dim) {
   const bool whole = !tensor.defined() || tensor.dim() == 0;
+  if (!whole) {
+    require_dimension(tensor, dim);
+  }
   auto pieces = whole ? std::vector(devices.size(), tensor)
                       : tensor.chunk(static_cast<std::int64_t>(devices.size()), dim);
   for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -245,6 +246,10 @@ void parallel_apply(std::size_t count, std::span<const at::Device> devices,
       const at::ThreadLocalStateGuard as_caller(state);
       const c10::StreamGuard guard(streams[replica]);
       apply(replica);
+    } catch (c10::Error& error) {
+      error.add_context("DataParallel: in replica " + std::to_string(replica) + " on " +
+                        devices[replica].str());
+      errors[replica] = std::current_exception();
     } catch (...) {
       errors[replica] = std::current_exception();
     }
@@ -261,10 +266,9 @@ void parallel_apply(std::size_t count, std::span<const at::Device> devices,
       });
     }
   }
-  for (std::size_t replica = 0; replica < count; ++replica) {
-    if (errors[replica]) {
-      throw Error("DataParallel: replica " + std::to_string(replica) + " on " +
-                  devices[replica].str() + ": " + text_of(errors[replica]));
+  for (const auto& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
     }
   }
 }

@@ -43,6 +43,7 @@ class Replicas {
 
 // Pieces of equal size, but for the last, one for each device; fewer where `tensor` has fewer rows,
 // as torch.chunk gives them. A tensor without dimensions, or without memory, goes to every device.
+// Throws UsageError if a tensor has no dimension `dim`.
 std::vector<at::Tensor> scatter(const at::Tensor& tensor, std::span<const at::Device> devices,
                                 std::int64_t dim);
 
@@ -52,8 +53,8 @@ at::Tensor gather(const std::vector<at::Tensor>& pieces, at::Device device, std:
 // Calls `apply` for replicas 0 to count - 1 at the same time, each in a thread of its own with the
 // caller's grad mode, autocast, and stream of its device; a single one in the caller's thread. The
 // threads that LibTorch has for operations on the CPU are dealt out to the replicas. Returns when
-// all have ended. An error gets the replica's number and device; of several, the first replica's is
-// thrown.
+// all have ended. An exception is thrown on as it is, and LibTorch's with the replica's number and
+// device added to it; of several, the first replica's.
 void parallel_apply(std::size_t count, std::span<const at::Device> devices,
                     const std::function<void(std::size_t replica)>& apply);
 

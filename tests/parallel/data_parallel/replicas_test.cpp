@@ -10,6 +10,7 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
@@ -27,6 +28,7 @@
 namespace lockstep::parallel {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
@@ -53,6 +55,13 @@ TEST(Scatter, WhatHasNoRowsGoesToAll) {
   ASSERT_EQ(scalars.size(), 3U);
   EXPECT_EQ(scalars[2].item<int>(), 7);
   EXPECT_FALSE(scatter({}, kThree, 0).at(2).defined());
+}
+
+TEST(Scatter, RefusesADimensionThatATensorDoesNotHave) {
+  EXPECT_EQ(scatter(at::ones({6, 2}), kThree, -1).size(), 2U);
+  const auto call = [] { scatter(at::ones({6, 2}), kThree, 2); };
+  EXPECT_THAT(call,
+              ThrowsMessage<UsageError>(HasSubstr("dim 2, but an argument has 2 dimensions")));
 }
 
 TEST(Gather, IsTheReverse) {
@@ -153,21 +162,23 @@ TEST(ParallelApply, OfSeveralErrorsTheFirstReplicasIsThrown) {
         }
       });
     };
-    EXPECT_THAT(call, ThrowsMessage<Error>(
-                          HasSubstr("replica 1 on cpu: an exception that is no std::exception")));
+    EXPECT_THROW(call(), int);
   });
 }
 
-TEST(ParallelApply, AnErrorNamesTheReplica) {
+TEST(ParallelApply, AnErrorKeepsItsTypeAndThatOfLibTorchNamesTheReplica) {
   test::in_child([] {
-    const auto call = [] {
-      parallel_apply(3, kThree, [](std::size_t replica) {
-        if (replica == 1) {
-          throw std::runtime_error("wrong shape");
-        }
-      });
+    const auto usage = [] {
+      parallel_apply(3, kThree, [](std::size_t) { throw UsageError("wrong shape"); });
     };
-    EXPECT_THAT(call, ThrowsMessage<Error>(HasSubstr("replica 1 on cpu: wrong shape")));
+    EXPECT_THAT(usage, ThrowsMessage<UsageError>("wrong shape"));
+    const auto of_libtorch = [] {
+      parallel_apply(3, kThree,
+                     [](std::size_t replica) { TORCH_CHECK_INDEX(replica != 1, "wrong shape"); });
+    };
+    EXPECT_THAT(of_libtorch,
+                ThrowsMessage<c10::IndexError>(AllOf(
+                    HasSubstr("wrong shape"), HasSubstr("DataParallel: in replica 1 on cpu"))));
   });
 }
 
