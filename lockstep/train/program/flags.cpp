@@ -94,6 +94,9 @@ void add_job_flags(CLI::App& app, JobConfig& job) {
   add("--backend,--dist-backend", job.backend, "gloo, shm, lockstep, nccl or mpi");
   add("--timeout", job.timeout_seconds, "seconds to wait for a rank");
   add("--max-restarts", job.max_restarts, "starts all ranks again when one dies");
+  add("--join-timeout", job.join_timeout_seconds,
+      "seconds to wait for all machines of --nodes; 0: 900");
+  add("--log-dir", job.log_dir, "folder for what each rank prints, instead of the run's log/");
   add("--shutdown-timeout", job.shutdown_timeout_seconds,
       "seconds that ranks have to save and end after a signal; 0: 30");
   // Old launchers of PyTorch pass it; the environment says it, too.
@@ -217,6 +220,8 @@ std::string to_toml(const JobConfig& job) {
   add("backend", quoted(job.backend));
   add("timeout", std::to_string(job.timeout_seconds));
   add("max-restarts", std::to_string(job.max_restarts));
+  add("join-timeout", std::to_string(job.join_timeout_seconds));
+  add("log-dir", quoted(job.log_dir));
   add("shutdown-timeout", std::to_string(job.shutdown_timeout_seconds));
   return toml;
 }

@@ -28,6 +28,8 @@ std::vector<std::string> launcher_flags(const JobConfig& job) {
   add(!job.master_addr.empty(), "--master-addr");
   add(job.master_port != 0, "--master-port");
   add(job.max_restarts != 0, "--max-restarts");
+  add(job.join_timeout_seconds != 0, "--join-timeout");
+  add(!job.log_dir.empty(), "--log-dir");
   add(job.shutdown_timeout_seconds != 0, "--shutdown-timeout");
   return flags;
 }
@@ -98,10 +100,11 @@ void require_consistent(const JobConfig& job, int gpus) {
         "--rank and --world-size are for --dist-url, which is not given; HINT: --dist-url "
         "tcp://HOST:PORT, or --nproc to start the ranks");
   }
-  if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0 || job.shutdown_timeout_seconds < 0) {
+  if (job.nproc < 0 || job.nodes < 1 || job.max_restarts < 0 || job.join_timeout_seconds < 0 ||
+      job.shutdown_timeout_seconds < 0) {
     throw UsageError(
-        "--nproc, --max-restarts and --shutdown-timeout must be 0 or more, --nodes 1 or more; "
-        "HINT: leave them out for what fits this machine");
+        "--nproc, --max-restarts, --join-timeout and --shutdown-timeout must be 0 or more, --nodes "
+        "1 or more; HINT: leave them out for what fits this machine");
   }
   if (job.node_rank < 0 || job.node_rank >= job.nodes) {
     throw UsageError("--nr is " + std::to_string(job.node_rank) + ", expected 0 to " +
@@ -174,8 +177,9 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, S
   require_consistent(job, gpus);
   const int ids = number_of_gpu_ids(job);
   const int ranks = ranks_here(job, gpus);
-  // The launcher alone lets a rank see certain GPUs, or ends one that takes too long to save.
-  if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0 && ids == 0 &&
+  // The launcher alone lets a rank see certain GPUs, keeps what it prints in a folder, or ends one
+  // that takes too long to save.
+  if (ranks == 1 && job.nodes == 1 && job.max_restarts == 0 && ids == 0 && job.log_dir.empty() &&
       job.shutdown_timeout_seconds == 0) {
     return std::nullopt;
   }
@@ -195,6 +199,12 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, S
   }
   if (!job.gpu_ids.empty()) {
     add("--gpu-ids", job.gpu_ids);
+  }
+  if (job.join_timeout_seconds > 0) {
+    add("--join-timeout", std::to_string(job.join_timeout_seconds));
+  }
+  if (!job.log_dir.empty()) {
+    add("--log-dir", job.log_dir);
   }
   if (job.shutdown_timeout_seconds > 0) {
     add("--shutdown-timeout", std::to_string(job.shutdown_timeout_seconds));

@@ -93,6 +93,12 @@ TEST(TrainFlags, DriversFlagsOfTheMission) {
   EXPECT_EQ(job.node_rank, 1);
 }
 
+TEST(TrainFlags, TheLaunchersFlagsAreKeptInTheConfigFile) {
+  const auto job = parse({"--join-timeout", "9", "--log-dir", "logs"}).job;
+  EXPECT_THAT(to_toml(job),
+              testing::AllOf(HasSubstr("join-timeout = 9\n"), HasSubstr("log-dir = \"logs\"\n")));
+}
+
 TEST(TrainFlags, TheTimeToSaveIsKeptInTheConfigFile) {
   EXPECT_EQ(parse({"--shutdown-timeout", "90"}).job.shutdown_timeout_seconds, 90);
   EXPECT_THAT(to_toml(JobConfig{.shutdown_timeout_seconds = 90}),

@@ -52,6 +52,8 @@ TEST(LaunchArguments, ARankOfOursMayHaveFlagsOfItsLauncher) {
                       .master_addr = "a",
                       .gpu_ids = "1,2",
                       .max_restarts = 3,
+                      .join_timeout_seconds = 60,
+                      .log_dir = "logs",
                       .shutdown_timeout_seconds = 60};
   EXPECT_FALSE(launch_arguments(job, StartedBy::kOwnLauncher, 2, 4));
 }
@@ -66,6 +68,8 @@ TEST(LaunchArguments, ARankOfAnotherLauncherRefusesFlagsThatItWouldIgnore) {
   refused({.master_addr = "a"}, "--master-addr would be ignored");
   refused({.master_port = 1}, "--master-port would be ignored");
   refused({.max_restarts = 1}, "--max-restarts would be ignored");
+  refused({.join_timeout_seconds = 1}, "--join-timeout would be ignored");
+  refused({.log_dir = "logs"}, "--log-dir would be ignored");
   refused({.shutdown_timeout_seconds = 1}, "--shutdown-timeout would be ignored");
   refused({.rank = 0}, "--rank would be ignored");
   refused({.world_size = 2}, "--world-size would be ignored");
@@ -98,6 +102,16 @@ TEST(StartedBy, OurOwnRanksAreToldByAVariable) {
   EXPECT_EQ(started_by(false, Environment{{kOwnRanks, "1"}}), StartedBy::kNobody);
   EXPECT_EQ(started_by(true, Environment{}), StartedBy::kOther);
   EXPECT_EQ(started_by(true, Environment{{kOwnRanks, "1"}}), StartedBy::kOwnLauncher);
+}
+
+TEST(LaunchArguments, TheTimeToJoinAndTheLogsAreTheLaunchers) {
+  EXPECT_THAT(*launch_arguments({.nproc = 2, .join_timeout_seconds = 9}, StartedBy::kNobody, 0, 0),
+              ElementsAre("--nproc-per-node", "2", "--join-timeout", "9", "--no-python"));
+  EXPECT_THAT(*launch_arguments({.log_dir = "logs"}, StartedBy::kNobody, 0, 0),
+              ElementsAre("--nproc-per-node", "1", "--log-dir", "logs", "--no-python"))
+      << "one rank, too";
+  EXPECT_THAT([] { launch_arguments({.join_timeout_seconds = -1}, StartedBy::kNobody, 0, 0); },
+              ThrowsMessage<UsageError>(HasSubstr("--join-timeout")));
 }
 
 TEST(LaunchArguments, TheTimeToSaveIsTheLaunchers) {
