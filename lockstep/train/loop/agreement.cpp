@@ -64,7 +64,7 @@ Settings program_of_this_rank() {
 Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
                           const DataSource& source) {
   auto settings = program_of_this_rank();
-  for (auto& setting : settings_of(config)) {
+  for (auto& setting : without_path_of_data(settings_of(config))) {
     settings.push_back(std::move(setting));
   }
   settings.emplace_back("the data", source.index);

@@ -243,6 +243,11 @@ Settings with_defaults(Settings saved) {
   return saved;
 }
 
+Settings without_path_of_data(Settings settings) {
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "--data-dir"; });
+  return settings;
+}
+
 std::string difference(const Settings& here, const Settings& there, const std::string& other) {
   std::map<std::string, std::string> others(there.begin(), there.end());
   std::string lines;

@@ -95,6 +95,10 @@ Settings settings_of(const TrainConfig& config);
 // default now.
 Settings with_defaults(Settings saved);
 
+// Without the path of the data, for comparisons that have its checksum: the same data may lie
+// elsewhere on another machine, or later.
+Settings without_path_of_data(Settings settings);
+
 // "--lr is 0.1 here and 0.2 there", a line for each that differs; empty if none does.
 std::string difference(const Settings& here, const Settings& there, const std::string& other);
 

@@ -56,6 +56,7 @@ TEST(SettingsOfRank, AreProgramNumbersDataAndMeetings) {
 
 TEST(SettingsOfRank, HaveWhatMakesARankMeetOrLeaveAlone) {
   const auto plain = settings_of_rank({}, {}, {});
+  EXPECT_EQ(settings_of_rank({.data = "/elsewhere/photos"}, {}, {}), plain);
   EXPECT_NE(settings_of_rank({.strict = true}, {}, {}), plain);
   EXPECT_NE(settings_of_rank({.nonfinite = "skip"}, {}, {}), plain);
 }

@@ -34,6 +34,13 @@ TEST(TrainConfig, SettingsAreThoseThatChangeNumbers) {
             "\n  --momentum is '0.5' here and '0.9' there");
 }
 
+TEST(TrainConfig, TheSameDataMayLieElsewhere) {
+  const auto here = settings_of({.data = "/here/photos"});
+  const auto there = settings_of({.data = "/there/photos"});
+  EXPECT_NE(here, there);
+  EXPECT_EQ(difference(without_path_of_data(here), without_path_of_data(there), "there"), "");
+}
+
 TEST(TrainConfig, WhatAnOlderProgramDidNotSaveIsTheDefault) {
   const Settings saved{{"--tf32", "on"}, {"the data", "9 samples"}};
   auto here = settings_of({});
