@@ -121,6 +121,7 @@ def test_a_full_disk_ends_a_strict_run(folder, small_disk):
     out, err = job.communicate(timeout=120)
     assert job.returncode == 1, err
     assert "--strict: a checkpoint was not saved" in err and "No space left on device" in err
+    assert "root cause: rank 0 " in err, "the only one that writes"
     assert "finished" not in out and "training goes on" not in out
     assert 0 < checkpoint(run)["metrics"]["step"] < 100
     assert not list((run / "checkpoints").glob(".*")), "no temporary file"

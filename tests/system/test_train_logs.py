@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from training import command, environment, ranks, start, train, wait_for_steps, write_idx
+from training import checkpoint, command, environment, ranks, start, train, wait_for_steps, write_idx
 
 FLAGS = ["data", "--nproc", 2, "--batch-size", 32, "--epochs", 1, "--log-interval", 1]
 RUN = "runs/data-convnet"
@@ -36,13 +36,22 @@ def test_each_rank_has_its_streams(folder):
 
 
 def test_a_rank_that_dies_leaves_the_logs(folder):
-    job = start(folder, *FLAGS, "--epochs", 1000)
+    job = start(folder, *FLAGS, "--epochs", 1000, "--checkpoint-interval", 3)
     wait_for_steps(folder / RUN, 5, job)
     os.kill(ranks(folder)[1], signal.SIGKILL)
-    err = job.communicate(timeout=60)[1]
+    out, err = job.communicate(timeout=60)
     assert job.returncode == 128 + signal.SIGKILL
+    step = checkpoint(folder / RUN)["metrics"]["step"]
+    assert f"HINT: the same command goes on from step {step}, " in out
     assert "rank 1" in logs_of(folder)[0, "stderr"], "whom rank 0 lost"
     assert f"{folder}/{RUN}/log/" in err, "the report names the log"
+
+
+def test_a_folder_for_logs_may_be_given(folder):
+    train(folder, *FLAGS, "--log-dir", "logs")
+    assert not (folder / RUN / "log").exists()
+    (own,) = (folder / "logs").glob("*/attempt_0/0/stdout.log")
+    assert "finished 1 epoch" in own.read_text()
 
 
 def test_a_terminal_has_its_progress_line(folder):

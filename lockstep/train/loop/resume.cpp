@@ -93,7 +93,10 @@ std::string on_rank_0(const Group& group, const std::function<std::string()>& wo
     throw UsageError(message.substr(1));
   }
   if (message.starts_with('I')) {
-    throw IoError(message.substr(1));
+    if (group.rank() == 0) {
+      throw IoError(message.substr(1));
+    }
+    throw PeerError("rank 0: " + message.substr(1));
   }
   return message.substr(1);
 }

@@ -45,7 +45,8 @@ Settings settings_in(const checkpoint::Value& args);
 std::string job_of(const Checkpoint& checkpoint);
 void set_job(Checkpoint& checkpoint, const std::string& job);
 
-// Calls `work` on rank 0 and returns what it returns on all ranks; what it throws all ranks throw.
+// Calls `work` on rank 0 and returns what it returns on all ranks. What it throws all ranks throw:
+// a UsageError as it is, anything else as an IoError on rank 0 and as a PeerError on the others.
 std::string on_rank_0(const Group& group, const std::function<std::string()>& work);
 
 // `missing` names the tensors of the network that the checkpoint did not set. Throws UsageError if

@@ -184,7 +184,7 @@ class Session {
     if (files && files->log() != nullptr) {
       trainer.add_observer(*files->log());
     }
-    const auto outcome = trainer.run();
+    const auto outcome = run_to_end(trainer, files);
     if (cost && outcome.stopped_by == 0) {
       cost->on_end();
     }
@@ -194,6 +194,19 @@ class Session {
       extra.push_back(profile.file());
     }
     return finish(outcome, files, {extra, cost ? &*cost : nullptr, resumed.has_value()});
+  }
+
+  // Where a rank dies that nobody starts again, the others say how to go on.
+  Outcome run_to_end(Trainer& trainer, std::optional<RunFiles>& files) {
+    try {
+      return trainer.run();
+    } catch (const PeerError&) {
+      if (files && !restarts_allowed() && files->keeper().finish() && trainer.saved_step() > 0) {
+        say("HINT: the same command goes on from step " + std::to_string(trainer.saved_step()) +
+            ", the last one that is saved");
+      }
+      throw;
+    }
   }
 
   // Whether the ranks died when all was done.

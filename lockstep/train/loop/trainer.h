@@ -69,6 +69,9 @@ class Trainer {
   // The same of the test part; nothing if the data has none, too.
   std::optional<Scores> test_once();
 
+  // Of the checkpoint that was saved last, or resumed from; 0: there is none.
+  [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
+
   // What the numbers depend on, for checkpoints and for ranks to compare.
   [[nodiscard]] Settings settings() const;
 
@@ -106,6 +109,7 @@ class Trainer {
   StepWork work_;
   SlowRankWatch slow_ranks_;
   Position position_;
+  std::int64_t saved_step_ = 0;
   double epoch_rate_ = 0;  // Samples per second of the epoch's steps in this start.
   Outcome outcome_;
 };

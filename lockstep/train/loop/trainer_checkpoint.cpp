@@ -38,13 +38,16 @@ Settings Trainer::settings() const {
 
 void Trainer::resume(const Checkpoint& checkpoint) {
   const auto saved = settings_in(checkpoint.args);
-  const auto text = difference(settings(), saved.empty() ? saved : with_defaults(saved), "there");
+  const auto text =
+      difference(without_path_of_data(settings()),
+                 without_path_of_data(saved.empty() ? saved : with_defaults(saved)), "there");
   if (!text.empty()) {
     throw UsageError("the checkpoint is of a run with other settings:" + text +
                      "\nHINT: " + hint_to_go_on(config_));
   }
   learner_.load(checkpoint);
   position_ = position_from(checkpoint.metrics, learner_.lr());
+  saved_step_ = position_.step;
   const checkpoint::Value others(checkpoint.others);
   const auto* scores = others.find(kScores);
   const auto ranks = rank_scores_from(scores == nullptr ? checkpoint::Value() : *scores);
@@ -82,6 +85,7 @@ void Trainer::save(const SaveOptions& options) {
       const SavingNote note(control_, position_.step);
       const SavingNote note_in_world(world_, position_.step);
       options_.keeper->save(snapshot(rng, scores), options);
+      saved_step_ = position_.step;
     }
     return std::string();
   };

@@ -123,6 +123,27 @@ TEST(LoadOnAllRanks, AFileThatIsReplacedMeanwhileIsTheSameForAll) {
   EXPECT_EQ(status, 0);
 }
 
+TEST(OnRank0, AnErrorIsThatOfRank0OnTheOthers) {
+  const int status = test::run_in_child([] {
+    spawn(2, [](int rank) {
+      const auto world = init_process_group({.backend = "gloo"});
+      const auto fail = [&] {
+        on_rank_0(world, []() -> std::string { throw IoError("the disk is full"); });
+      };
+      if (rank == 0) {
+        EXPECT_THAT(fail, testing::ThrowsMessage<IoError>("the disk is full"));
+      } else {
+        EXPECT_THAT(fail, testing::ThrowsMessage<PeerError>("rank 0: the disk is full"));
+      }
+      if (testing::Test::HasFailure()) {
+        throw UsageError("another error");
+      }
+    });
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+}
+
 TEST(RequireWhole, NamesWhatIsRandom) {
   require_whole({});
   EXPECT_THAT([] { require_whole({"fc.weight", "fc.bias"}); },
