@@ -32,10 +32,13 @@ std::string list(std::vector<std::string> parts) {
 std::string accuracy(const ClosingSummary& s) {
   return list({s.top1 ? "Acc@1 " + with_decimals("%.2f %%", *s.top1) : "",
                s.top5 ? "Acc@5 " + with_decimals("%.2f %%", *s.top5) : "",
-               s.loss ? "loss " + with_decimals("%.4f", *s.loss) : "",
-               s.best_top1 ? "best Acc@1 " + with_decimals("%.2f %%", *s.best_top1) +
-                                 (s.best_epoch ? " in epoch " + std::to_string(*s.best_epoch) : "")
-                           : ""});
+               s.loss ? "loss " + with_decimals("%.4f", *s.loss) : ""});
+}
+
+std::string best_accuracy(const ClosingSummary& s) {
+  return s.best_top1 ? "Acc@1 " + with_decimals("%.2f %%", *s.best_top1) +
+                           (s.best_epoch ? " in epoch " + std::to_string(*s.best_epoch) : "")
+                     : "";
 }
 
 std::string test_accuracy(const ClosingSummary& s) {
@@ -86,6 +89,7 @@ std::string closing_text(const ClosingSummary& s) {
     text += content.empty() ? "" : line(label, content);
   };
   add("accuracy", accuracy(s));
+  add("best", best_accuracy(s));
   add("test", test_accuracy(s));
   add("time",
       list({seconds_text(s.wall_seconds) + (s.time_note.empty() ? "" : " " + s.time_note),

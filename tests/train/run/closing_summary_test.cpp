@@ -6,28 +6,28 @@ namespace lockstep::train {
 namespace {
 
 TEST(ClosingText, TellsHowGoodHowFastAndWhatIsNext) {
-  EXPECT_EQ(
-      closing_text({.headline = "finished 3 epochs of convnet on fashion-mnist",
-                    .loss = 0.2549,
-                    .top1 = 90.61,
-                    .top5 = 99.78,
-                    .best_top1 = 90.8,
-                    .best_epoch = 2,
-                    .wall_seconds = 130.4,
-                    .samples_per_second = 1503.2,
-                    .ranks = 2,
-                    .compute = 0.85,
-                    .communication = 0.07,
-                    .data_wait = 0.015,
-                    .files = {"runs/x/summary.csv", "runs/x/checkpoints/best.pt"},
-                    .next_command = "lockstep train --epochs 5"}),
-      "finished 3 epochs of convnet on fashion-mnist\n"
-      "  accuracy   Acc@1 90.61 %, Acc@5 99.78 %, loss 0.2549, best Acc@1 90.80 % in epoch 2\n"
-      "  time       2:10, 1503 images/s on 2 ranks\n"
-      "  spent on   compute 85 %, communication 7 %, data wait 2 %, other 6 %\n"
-      "  files      runs/x/summary.csv\n"
-      "             runs/x/checkpoints/best.pt\n"
-      "  next       lockstep train --epochs 5\n");
+  EXPECT_EQ(closing_text({.headline = "finished 3 epochs of convnet on fashion-mnist",
+                          .loss = 0.2549,
+                          .top1 = 90.61,
+                          .top5 = 99.78,
+                          .best_top1 = 90.8,
+                          .best_epoch = 2,
+                          .wall_seconds = 130.4,
+                          .samples_per_second = 1503.2,
+                          .ranks = 2,
+                          .compute = 0.85,
+                          .communication = 0.07,
+                          .data_wait = 0.015,
+                          .files = {"runs/x/summary.csv", "runs/x/checkpoints/best.pt"},
+                          .next_command = "lockstep train --epochs 5"}),
+            "finished 3 epochs of convnet on fashion-mnist\n"
+            "  accuracy   Acc@1 90.61 %, Acc@5 99.78 %, loss 0.2549\n"
+            "  best       Acc@1 90.80 % in epoch 2\n"
+            "  time       2:10, 1503 images/s on 2 ranks\n"
+            "  spent on   compute 85 %, communication 7 %, data wait 2 %, other 6 %\n"
+            "  files      runs/x/summary.csv\n"
+            "             runs/x/checkpoints/best.pt\n"
+            "  next       lockstep train --epochs 5\n");
 }
 
 TEST(ClosingText, LeavesOutWhatIsNotKnown) {
