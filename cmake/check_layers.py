@@ -90,8 +90,12 @@ ROOMS = {
         "run": set(),
         "amp": {"optim"},
         "checkpoint": {"amp", "optim"},
-        "loop": {"amp", "checkpoint", "optim", "run"},
-        "program": {"loop"},
+        "config": {"optim"},
+        "input": {"config"},
+        "report": {"config", "run"},
+        "loop": {"amp", "checkpoint", "config", "input", "optim", "report", "run"},
+        "session": {"checkpoint", "config", "input", "loop", "report", "run"},
+        "program": {"config", "session"},
     },
 }
 UMBRELLA = "lockstep/lockstep.h"

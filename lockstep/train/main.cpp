@@ -20,9 +20,9 @@
 #include "lockstep/comm/store_server.h"
 #include "lockstep/launch/command/machine.h"
 #include "lockstep/launch/run.h"
-#include "lockstep/train/loop/choose_network.h"
 #include "lockstep/train/program/flags.h"
 #include "lockstep/train/program/start.h"
+#include "lockstep/train/session/choose_network.h"
 
 namespace lockstep::train {
 namespace {

@@ -8,7 +8,7 @@
 // `lockstep train`.
 #pragma once
 
-#include "lockstep/train/loop/session.h"
+#include "lockstep/train/session/session.h"
 
 namespace lockstep::train {
 

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <vector>
 
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {

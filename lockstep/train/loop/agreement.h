@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/train/loop/batch_plan.h"
-#include "lockstep/train/loop/config.h"
-#include "lockstep/train/loop/data_source.h"
+#include "lockstep/train/config/batch_plan.h"
+#include "lockstep/train/config/config.h"
+#include "lockstep/train/input/data_source.h"
 
 namespace lockstep::train {
 

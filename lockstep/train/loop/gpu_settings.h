@@ -4,8 +4,8 @@
 #include <string>
 
 #include "lockstep/comm/group.h"
-#include "lockstep/train/loop/batch_plan.h"
-#include "lockstep/train/loop/config.h"
+#include "lockstep/train/config/batch_plan.h"
+#include "lockstep/train/config/config.h"
 
 namespace lockstep::train {
 

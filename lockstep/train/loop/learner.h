@@ -16,11 +16,11 @@
 #include "lockstep/train/amp/gradient_check.h"
 #include "lockstep/train/amp/opt_level.h"
 #include "lockstep/train/checkpoint/checkpoint.h"
-#include "lockstep/train/loop/batch_plan.h"
-#include "lockstep/train/loop/config.h"
-#include "lockstep/train/loop/tally.h"
+#include "lockstep/train/config/batch_plan.h"
+#include "lockstep/train/config/config.h"
 #include "lockstep/train/optim/lr_scheduler.h"
 #include "lockstep/train/optim/model_ema.h"
+#include "lockstep/train/report/tally.h"
 
 namespace lockstep::train {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "lockstep/train/loop/config.h"
-#include "lockstep/train/loop/tally.h"
+#include "lockstep/train/config/config.h"
+#include "lockstep/train/report/tally.h"
 
 namespace lockstep::train {
 

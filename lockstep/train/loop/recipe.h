@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "lockstep/train/amp/opt_level.h"
-#include "lockstep/train/loop/batch_plan.h"
-#include "lockstep/train/loop/config.h"
+#include "lockstep/train/config/batch_plan.h"
+#include "lockstep/train/config/config.h"
 #include "lockstep/train/optim/lr_scheduler.h"
 #include "lockstep/train/optim/optimizer.h"
 

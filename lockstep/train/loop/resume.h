@@ -9,9 +9,9 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/train/checkpoint/checkpoint.h"
-#include "lockstep/train/loop/config.h"
-#include "lockstep/train/loop/data_source.h"
-#include "lockstep/train/loop/position.h"
+#include "lockstep/train/config/config.h"
+#include "lockstep/train/input/data_source.h"
+#include "lockstep/train/report/position.h"
 
 namespace lockstep::train {
 

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <numeric>
 
-#include "lockstep/train/loop/loaders.h"
+#include "lockstep/train/input/loaders.h"
 #include "lockstep/train/loop/validate.h"
 
 namespace lockstep::train {

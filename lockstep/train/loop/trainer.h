@@ -9,17 +9,17 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/data/loader/data_loader.h"
+#include "lockstep/train/config/batch_plan.h"
+#include "lockstep/train/config/config.h"
+#include "lockstep/train/input/data_source.h"
 #include "lockstep/train/loop/agreement.h"
-#include "lockstep/train/loop/batch_plan.h"
 #include "lockstep/train/loop/checkpoint_keeper.h"
-#include "lockstep/train/loop/config.h"
-#include "lockstep/train/loop/data_source.h"
-#include "lockstep/train/loop/interval.h"
 #include "lockstep/train/loop/learner.h"
-#include "lockstep/train/loop/observer.h"
-#include "lockstep/train/loop/phase_times.h"
-#include "lockstep/train/loop/position.h"
-#include "lockstep/train/loop/rank_scores.h"
+#include "lockstep/train/report/interval.h"
+#include "lockstep/train/report/observer.h"
+#include "lockstep/train/report/phase_times.h"
+#include "lockstep/train/report/position.h"
+#include "lockstep/train/report/rank_scores.h"
 
 namespace lockstep::train {
 

@@ -3,7 +3,7 @@
 //   CosineAnnealingLR cosine(optimizer, {.t_max = epochs});
 //   ... after the steps of each epoch: cosine.step();
 //
-// For `lockstep train --sched` a schedule also needs its name in loop/config.cpp and
+// For `lockstep train --sched` a schedule also needs its name in config/config.cpp and
 // loop/recipe.cpp.
 #pragma once
 

@@ -8,7 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/nearest.h"
 #include "lockstep/base/text.h"
-#include "lockstep/train/loop/option_table.h"
+#include "lockstep/train/config/option_table.h"
 
 namespace lockstep::train {
 namespace {

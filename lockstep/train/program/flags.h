@@ -1,12 +1,12 @@
 // The command line of `lockstep train` and its config file. The flags of training are in
-// loop/option_table.h.
+// config/option_table.h.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "lockstep/train/loop/config.h"
+#include "lockstep/train/config/config.h"
 
 namespace lockstep::train {
 

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "tests/checkpoint/faulty_files.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {

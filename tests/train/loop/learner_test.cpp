@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/train/loop/copied.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "lockstep/comm/spawn.h"
 #include "lockstep/train/checkpoint/checkpoint_writer.h"
 #include "tests/support/child.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {

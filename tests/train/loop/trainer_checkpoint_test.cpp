@@ -5,7 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/datasets/generated_images.h"
-#include "tests/train/loop/toy_trainer.h"
+#include "tests/train/toy_trainer.h"
 
 namespace lockstep::train {
 namespace {

@@ -11,7 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
 #include "lockstep/train/loop/trainer.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {

@@ -12,7 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/comm/spawn.h"
-#include "tests/train/loop/toy_trainer.h"
+#include "tests/train/toy_trainer.h"
 
 namespace lockstep::train {
 namespace {

@@ -7,7 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
 #include "tests/support/child.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "lockstep/base/error.h"
-#include "tests/train/loop/toys.h"
+#include "tests/train/toys.h"
 
 namespace lockstep::train {
 namespace {
