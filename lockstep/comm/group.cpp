@@ -58,10 +58,15 @@ const Group::State& open(const std::shared_ptr<Group::State>& state) {
 
 }  // namespace
 
-Group::State::State(std::shared_ptr<const comm::Job> the_job, std::string the_name, int the_rank,
+Group::State::State(std::shared_ptr<const comm::Job> the_job,
+                    c10::intrusive_ptr<c10d::Store> the_keys, std::string the_name, int the_rank,
                     int the_size)
-    : job(std::move(the_job)), name(std::move(the_name)), rank(the_rank), size(the_size) {
-  store = with_prefix("lockstep", with_prefix(name + "/", job->store));
+    : job(std::move(the_job)),
+      name(std::move(the_name)),
+      rank(the_rank),
+      size(the_size),
+      keys(std::move(the_keys)) {
+  store = with_prefix("lockstep", with_prefix(name + "/", keys));
 }
 
 Group::State::~State() {
@@ -72,11 +77,12 @@ Group::State::~State() {
     struct Kept {
       std::shared_ptr<const comm::Job> job;
       c10::intrusive_ptr<c10d::Store> store;
+      c10::intrusive_ptr<c10d::Store> keys;
       std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
       c10::intrusive_ptr<c10d::ProcessGroup> process_group;
     };
-    new (std::nothrow)
-        Kept{std::move(job), std::move(store), std::move(backends), std::move(process_group)};
+    new (std::nothrow) Kept{std::move(job), std::move(store), std::move(keys), std::move(backends),
+                            std::move(process_group)};
   }
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): kept, see above.
 
@@ -110,7 +116,7 @@ comm::RankInfo Group::State::rank_info() const {
 }
 
 void Group::State::connect(Deadline deadline) {
-  const auto group_store = with_prefix(name + "/", job->store);
+  const auto group_store = with_prefix(name + "/", keys);
   process_group = c10::make_intrusive<c10d::ProcessGroup>(group_store, rank, size);
   if (job->backends.empty()) {
     const auto local = c10::make_intrusive<comm::LocalBackend>();
@@ -134,6 +140,9 @@ void Group::State::connect(Deadline deadline) {
   if (waiting != named.end()) {
     round.emplace(below(waiting->first));
     store = round->of(store);
+    if (is_world()) {
+      keys = round->of(keys);
+    }
   }
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
@@ -144,8 +153,8 @@ void Group::State::connect(Deadline deadline) {
   for (const auto& [device, backend_name] : named) {
     auto& backend = made[backend_name];
     if (!backend) {
-      const auto keys = below(device);
-      backend = job->registry.factory(backend_name)({.store = round ? round->of(keys) : keys,
+      const auto own = below(device);
+      backend = job->registry.factory(backend_name)({.store = round ? round->of(own) : own,
                                                      .rank = rank,
                                                      .size = size,
                                                      .timeout = job->timeout,
@@ -238,7 +247,8 @@ Group Group::new_group(const std::vector<int>& ranks) const {
   const auto name = (parent.is_world() ? "" : parent.name + ".") + std::to_string(number);
   const auto here = std::find(ranks.begin(), ranks.end(), parent.rank);
   const int rank = here == ranks.end() ? -1 : static_cast<int>(here - ranks.begin());
-  auto child = std::make_shared<State>(parent.job, name, rank, static_cast<int>(ranks.size()));
+  auto child =
+      std::make_shared<State>(parent.job, parent.keys, name, rank, static_cast<int>(ranks.size()));
   if (rank >= 0) {
     comm::connect_or_explain(*child, "new_group", Deadline::in(parent.job->timeout));
   }

@@ -33,7 +33,9 @@ struct Job {
 }  // namespace comm
 
 struct Group::State {
-  State(std::shared_ptr<const comm::Job> the_job, std::string the_name, int the_rank, int the_size);
+  // `keys` has those of the group, below its name.
+  State(std::shared_ptr<const comm::Job> the_job, c10::intrusive_ptr<c10d::Store> keys,
+        std::string the_name, int the_rank, int the_size);
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -61,6 +63,8 @@ struct Group::State {
   int rank;
   int size;
   c10::intrusive_ptr<c10d::Store> store;  // Ours alone, below this group's prefix.
+  // For this group and for those that are made of it, which begin anew with each world.
+  c10::intrusive_ptr<c10d::Store> keys;
   std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
   std::map<c10::DeviceType, Capabilities> capabilities;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;

@@ -122,8 +122,15 @@ Group init_process_group(const InitOptions& options) {
 
   const int rank = job->member.rank;
   const int size = job->member.world_size;
-  auto state = std::make_shared<Group::State>(std::move(job), "0", rank, size);
-  comm::connect_or_explain(*state, "init_process_group", deadline);
+  auto keys = job->store;
+  auto state = std::make_shared<Group::State>(std::move(job), std::move(keys), "0", rank, size);
+  try {
+    comm::connect_or_explain(*state, "init_process_group", deadline);
+  } catch (...) {
+    state.reset();
+    comm::forget_store(std::move(rendezvous));
+    throw;
+  }
   rendezvous.store->setTimeout(options.timeout);
   prepare_for_gradients(*state, environment);
   return Group(std::move(state));

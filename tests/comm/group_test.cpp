@@ -93,6 +93,36 @@ TEST(Group, AWorldThatWasDestroyedIsFormedAgainOnTheSameStore) {
   }
 }
 
+// Rank 0 gives a group up for which rank 1 did not come. In the next world rank 1 is there first:
+// it must not take what rank 0 left for that group.
+TEST(Group, AGroupThatCouldNotBeFormedIsFormedInTheNextWorld) {
+  const int port = listen_on({"127.0.0.1", 0}).port;
+  spawn(2, [&](int rank) {
+    const InitOptions options{.backend = "lockstep",
+                              .init_method = "tcp://127.0.0.1:" + std::to_string(port),
+                              .rank = rank,
+                              .world_size = 2,
+                              .timeout = std::chrono::seconds(5)};
+    Group first = init_process_group(options);
+    if (rank == 0) {
+      EXPECT_THROW((void)first.new_group({0, 1}), PeerError);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5500));
+    }
+    first.destroy();
+    Group second = init_process_group(options);
+    EXPECT_EQ(sum_of_ones(second), 2);
+    if (rank == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    }
+    EXPECT_EQ(sum_of_ones(second.new_group({0, 1})), 2);
+    second.barrier();
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed, see above");
+    }
+  });
+}
+
 // Rank 0 serves the store. A rank that is faster comes back while rank 0 still leaves, and a handle
 // of the world before may still be there.
 TEST(Group, AWorldIsFormedAgainWhereRankZeroServesTheStore) {

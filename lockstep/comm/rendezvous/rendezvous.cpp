@@ -42,25 +42,63 @@ c10::intrusive_ptr<c10d::Store> serve(const Endpoint& endpoint, Listener listene
 
 // One store for all groups that this process forms at an address, one after the other, for as long
 // as it lives. Otherwise a rank that comes to the next group before this process has left the last
-// one would find a store that ends. Nothing is destroyed here: ranks may use it until the very end.
-c10::intrusive_ptr<c10d::Store> serve_from_now_on(const Endpoint& endpoint,
-                                                  const cluster::Membership& member,
-                                                  Deadline deadline) {
+// one would find a store that ends.
+class ServedStores {
+ public:
+  // Nothing is destroyed when the process ends: ranks may use the stores until the very end.
+  static ServedStores& of_this_process() {
+    static auto& stores = *new ServedStores();
+    return stores;
+  }
+
+  c10::intrusive_ptr<c10d::Store> serve_from_now_on(const Endpoint& endpoint,
+                                                    const cluster::Membership& member,
+                                                    Deadline deadline) {
+    const std::lock_guard lock(mutex_);
+    auto& served = by_port_[endpoint.port];
+    if (served.owner != ::getpid() || served.host != endpoint.host) {
+      end(served);
+      served.store = serve(endpoint, listen_on(endpoint), member, deadline);
+      served.owner = ::getpid();
+      served.host = endpoint.host;
+    }
+    return served.store;
+  }
+
+  // The port is free when no group uses the store there any more.
+  void end_at(int port) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = by_port_.find(port); found != by_port_.end()) {
+      end(found->second);
+      by_port_.erase(found);
+    }
+  }
+
+  void end_if_unused(const c10::intrusive_ptr<c10d::Store>& store) {
+    constexpr std::size_t kHereAndTheCallers = 2;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(by_port_, [&](const auto& entry) {
+      return entry.second.store == store && store.use_count() == kHereAndTheCallers;
+    });
+  }
+
+ private:
   struct Served {
     pid_t owner = 0;  // A fork has no server.
+    std::string host;
     c10::intrusive_ptr<c10d::Store> store;
   };
-  static std::mutex mutex;
-  static auto& all = *new std::map<std::pair<std::string, int>, Served>();
-  const std::lock_guard lock(mutex);
-  auto& served = all[{endpoint.host, endpoint.port}];
-  if (served.owner != ::getpid()) {
-    (void)served.store.release();  // Its destructor would wait for a thread of the parent.
-    served.store = serve(endpoint, listen_on(endpoint), member, deadline);
-    served.owner = ::getpid();
+  static void end(Served& served) {
+    if (served.owner == ::getpid()) {
+      served.store.reset();
+    } else {
+      (void)served.store.release();  // Its destructor would wait for a thread of the parent.
+    }
   }
-  return served.store;
-}
+
+  std::mutex mutex_;
+  std::map<int, Served> by_port_;
+};
 
 // TCPStore would wait as long but not say what is wrong.
 void wait_for_master(const Endpoint& endpoint, const cluster::Membership& member,
@@ -128,10 +166,14 @@ Rendezvous meet(const cluster::Membership& member, Deadline deadline, StoreLife 
   const Endpoint& master = *member.master;
   rendezvous.master_host = master.host;
   if (member.rank == 0 && !member.launcher_serves_store) {
+    auto& stores = ServedStores::of_this_process();
     try {
-      rendezvous.store = life == StoreLife::kWithTheProcess
-                             ? serve_from_now_on(master, member, deadline)
-                             : serve(master, listen_on(master), member, deadline);
+      if (life == StoreLife::kWithTheProcess) {
+        rendezvous.store = stores.serve_from_now_on(master, member, deadline);
+      } else {
+        stores.end_at(master.port);  // What earlier groups left there is not for this one.
+        rendezvous.store = serve(master, listen_on(master), member, deadline);
+      }
     } catch (const UsageError& error) {
       throw UsageError(on_rank(member) + error.what() +
                        " (MASTER_ADDR, MASTER_PORT or init_method)");
@@ -141,6 +183,10 @@ Rendezvous meet(const cluster::Membership& member, Deadline deadline, StoreLife 
     rendezvous.store = join(master, member, deadline);
   }
   return rendezvous;
+}
+
+void forget_store(Rendezvous rendezvous) {
+  ServedStores::of_this_process().end_if_unused(rendezvous.store);
 }
 
 Rendezvous meet_in_file(const std::string& path, const cluster::Membership& member,

@@ -38,6 +38,10 @@ enum class StoreLife {
 Rendezvous meet(const cluster::Membership& member, Deadline deadline,
                 StoreLife life = StoreLife::kWithItsUsers);
 
+// For a group that could not be formed: what its ranks left in a store that this process serves
+// is not for the next one, which gets a new store unless another group still has this one.
+void forget_store(Rendezvous rendezvous);
+
 // The same through a file that all ranks can open. The last rank removes it.
 Rendezvous meet_in_file(const std::string& path, const cluster::Membership& member,
                         Deadline deadline);

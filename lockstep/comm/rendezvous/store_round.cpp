@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lockstep/comm/library_errors.h"
+#include "lockstep/comm/rendezvous/store_post.h"
 
 namespace lockstep::comm {
 namespace {
@@ -46,7 +47,8 @@ void StoreRound::formed() {
   }
   try {
     // Every rank writes the same number: if only some get here, the others read it all the same.
-    store_->set(kRound, std::to_string(*number_ + 1));
+    // It must be there before this rank can write the next one on another connection.
+    post(*store_, kRound, std::to_string(*number_ + 1));
   } catch (const std::exception&) {  // The store is gone, and with it every later group on it.
   }
 }

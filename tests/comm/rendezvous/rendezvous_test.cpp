@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
+#include "tests/support/child.h"
 #include "tests/support/soon.h"
 
 namespace lockstep::comm {
@@ -47,6 +48,42 @@ TEST(Rendezvous, RankZeroServesAtTheMastersAddress) {
     while (rank == 0 && rendezvous.store->add("left", 0) < 2) {
     }
   }));
+}
+
+// In a child: the store's thread would stay.
+TEST(Rendezvous, AStoreThatLivesWithTheProcessServesLaterGroups) {
+  EXPECT_EQ(test::run_in_child([] {
+              auto member = two_ranks(0);
+              member.master = Endpoint{"127.0.0.1", listen_on({"127.0.0.1", 0}).port};
+              meet(member, soon(), StoreLife::kWithTheProcess).store->set("k", "v");
+              EXPECT_TRUE(meet(member, soon(), StoreLife::kWithTheProcess).store->check({"k"}));
+              EXPECT_FALSE(meet(member, soon(), StoreLife::kWithItsUsers).store->check({"k"}))
+                  << "one without rounds begins anew, at the same port";
+              meet(member, soon(), StoreLife::kWithTheProcess);
+              member.master->host = "localhost";
+              EXPECT_NO_THROW(meet(member, soon(), StoreLife::kWithTheProcess))
+                  << "by another name";
+              return ::testing::Test::HasFailure() ? 1 : 0;
+            }),
+            0);
+}
+
+TEST(Rendezvous, AGroupThatCouldNotBeFormedLeavesNothingToTheNext) {
+  EXPECT_EQ(test::run_in_child([] {
+              auto member = two_ranks(0);
+              member.master = Endpoint{"127.0.0.1", listen_on({"127.0.0.1", 0}).port};
+              auto failed = meet(member, soon(), StoreLife::kWithTheProcess);
+              failed.store->set("k", "v");
+              forget_store(std::move(failed));
+              auto formed = meet(member, soon(), StoreLife::kWithTheProcess);
+              EXPECT_FALSE(formed.store->check({"k"}));
+              formed.store->set("k", "v");
+              forget_store(meet(member, soon(), StoreLife::kWithTheProcess));
+              EXPECT_TRUE(meet(member, soon(), StoreLife::kWithTheProcess).store->check({"k"}))
+                  << "a group uses it";
+              return ::testing::Test::HasFailure() ? 1 : 0;
+            }),
+            0);
 }
 
 TEST(Rendezvous, RanksOfOneHostMeetByName) {
