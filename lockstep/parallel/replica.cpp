@@ -34,8 +34,8 @@ void Replica::register_comm_hook(CommHook hook) {
           "register_comm_hook: mean_over_samples is set, and a hook divides by itself; leave one "
           "out");
     }
-    announce_hook(group_, errors_.key());
     reducer_->register_comm_hook(std::move(hook));
+    announce_hook(group_, errors_.key());
   });
 }
 

@@ -155,6 +155,21 @@ TEST(HookFaults, AHookOnOneRankAloneIsToldOnBoth) {
   }
 }
 
+TEST(HookFaults, AHookThatWasRefusedIsNone) {
+  run_ranks(
+      2,
+      [](Group& world) {
+        DistributedDataParallel ddp(std::make_shared<Eventful>(), world);
+        if (world.rank() == 0) {
+          EXPECT_THROW(ddp.register_comm_hook({}), UsageError);
+        }
+        step(ddp, world);
+        step(ddp, world);
+        EXPECT_EQ(ddp.stats().steps, 2);
+      },
+      "shm");
+}
+
 // Rank 2 has one input, and takes part in the steps of the others afterwards.
 int inputs_in_join(const Group& world) { return world.rank() == 2 ? 1 : 4; }
 
