@@ -10,7 +10,9 @@
 #include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/nearest.h"
+#include "lockstep/base/printable.h"
 #include "lockstep/base/text.h"
+#include "lockstep/base/utf8.h"
 #include "lockstep/data/datasets/cifar_dataset.h"
 #include "lockstep/data/datasets/combined_datasets.h"
 #include "lockstep/data/datasets/fashion_mnist.h"
@@ -30,6 +32,10 @@ std::string checksum(const at::Tensor& tensor) {
   const auto contiguous = tensor.contiguous();
   return std::to_string(crc32c(std::as_bytes(
       std::span(static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()))));
+}
+
+std::string checksum(const data::ImageDataset& part) {
+  return checksum(part.images()) + "/" + checksum(part.labels());
 }
 
 std::string index_of(std::int64_t train, std::int64_t validation, const std::string& sum) {
@@ -67,8 +73,8 @@ DataSource of_images(std::string name, std::string description, data::ImageDatas
   const auto& images = train.images();
   source.input = images.sizes().slice(1).vec();
   source.num_classes = train.num_classes();
-  source.index = index_of(train.size(), validation.size(),
-                          checksum(train.labels()) + "/" + checksum(validation.labels()));
+  source.index =
+      index_of(train.size(), validation.size(), checksum(train) + "/" + checksum(validation));
   source.train = std::make_shared<data::ImageDataset>(std::move(train));
   source.validation = std::make_shared<data::ImageDataset>(std::move(validation));
   return source;
@@ -145,7 +151,8 @@ DataSource table(const TrainConfig& config) {
   source.is_split_by_seed = true;
   source.input = {all->data().size(1)};
   source.num_classes = all->target().max().item<std::int64_t>() + 1;
-  source.index = index_of(source.train->size(), source.validation->size(), checksum(all->data()));
+  source.index = index_of(source.train->size(), source.validation->size(),
+                          checksum(all->data()) + "/" + checksum(all->target()));
   for (std::int64_t column = 0; column < mean.size(0); ++column) {
     source.mean.push_back(mean[column].item<float>());
     source.std.push_back(std[column].item<float>());
@@ -270,9 +277,7 @@ DataSource of_path(const TrainConfig& config) {
   return image_folder(config);
 }
 
-}  // namespace
-
-DataSource open_data(const TrainConfig& config) {
+DataSource open_named(const TrainConfig& config) {
   if (config.data == "generated") {
     return generated(config);
   }
@@ -290,6 +295,28 @@ DataSource open_data(const TrainConfig& config) {
     return source;
   }
   return of_path(config);
+}
+
+// A checkpoint keeps them as text that Python reads. It would fail at the end of an epoch.
+void require_text(const TrainConfig& config, const DataSource& source) {
+  const auto require = [](const std::string& what, const std::string& name) {
+    if (!is_utf8(name)) {
+      throw UsageError(what + " '" + printable_name(name) +
+                       "' is not UTF-8, so a checkpoint could not name it; HINT: rename it");
+    }
+  };
+  require("the path of the data", config.data);
+  for (const auto& name : source.class_names) {
+    require("the class", name);
+  }
+}
+
+}  // namespace
+
+DataSource open_data(const TrainConfig& config) {
+  auto source = open_named(config);
+  require_text(config, source);
+  return source;
 }
 
 }  // namespace lockstep::train

@@ -52,6 +52,27 @@ TEST(OpenData, TableIsSplitAndScaled) {
             25);
 }
 
+// Else the first checkpoint would fail, at the end of an epoch.
+TEST(OpenData, NamesThatNoCheckpointCanHoldAreRefused) {
+  const toys::Folder folder;
+  write_classes(folder.path + "/photos", 3);
+  std::filesystem::rename(folder.path + "/photos/cat", folder.path + "/photos/k\xe4tzchen");
+  EXPECT_THAT([&] { open_data({.data = folder.path + "/photos"}); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("the class 'k\xef\xbf\xbdtzchen' is not UTF-8")));
+}
+
+TEST(OpenData, OtherLabelsAreOtherData) {
+  const toys::Folder folder;
+  const auto index_with = [&](int last) {
+    const auto path = folder.path + "/points.csv";
+    std::ofstream(path) << "1,0\n2,1\n3,0\n4," << last << "\n";
+    return open_data({.data = path}).index;
+  };
+  EXPECT_EQ(index_with(1), index_with(1));
+  EXPECT_NE(index_with(1), index_with(0));
+}
+
 TEST(OpenData, FolderWithPartsForTrainingAndValidation) {
   for (const char* name : {"val", "valid", "validation", "test"}) {
     const toys::Folder folder;
