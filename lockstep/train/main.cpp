@@ -53,6 +53,7 @@ int run(int argc, char** argv, const Networks& networks) {
   auto launch = launch_arguments(line.job, by, member.local_size.value_or(0), gpus);
   if (launch) {
     require_few_ranks(ranks_here(line.job, gpus), machine);
+    require_file_for_ranks(line.config_file);
   }
   if (line.train.dry_run && by == StartedBy::kNobody) {
     if (!line.job.gpu_ids.empty()) {
@@ -88,7 +89,7 @@ void print_failure(std::string what) {
   }
   print_error(what.c_str());
   tell_launcher(Environment::of_this_process(), what);
-  if (contains(what, "DefaultCPUAllocator")) {
+  if (contains(what, "DefaultCPUAllocator") || contains(what, "std::bad_alloc")) {
     print_error(kMemoryHint);
   }
 }

@@ -36,14 +36,17 @@ BatchPlan plan_batches(const TrainConfig& config, std::int64_t samples, std::int
   plan.steps_per_epoch = samples / plan.global;
   if (plan.steps_per_epoch == 0) {
     const bool is_global = config.global_batch_size > 0;
-    const auto per_rank = std::max<std::int64_t>(1, samples / (world_size * plan.accumulation));
+    const auto per_rank = samples / (world_size * plan.accumulation);
     const auto fitting = is_global ? per_rank * world_size * plan.accumulation : per_rank;
-    throw UsageError(
-        "the batch of a step is " + std::to_string(plan.global) + " samples (" +
-        std::to_string(plan.per_rank) + " x " + std::to_string(world_size) + " ranks x " +
-        std::to_string(plan.accumulation) + " passes), but there are only " +
-        std::to_string(samples) + " training samples; HINT: " +
-        (is_global ? "--global-batch-size " : "--batch-size ") + std::to_string(fitting));
+    const std::string hint =
+        per_rank == 0
+            ? "fewer ranks or a smaller --grad-accum"
+            : (is_global ? "--global-batch-size " : "--batch-size ") + std::to_string(fitting);
+    throw UsageError("the batch of a step is " + std::to_string(plan.global) + " samples (" +
+                     std::to_string(plan.per_rank) + " x " + std::to_string(world_size) +
+                     " ranks x " + std::to_string(plan.accumulation) +
+                     " passes), but there are only " + std::to_string(samples) +
+                     " training samples; HINT: " + hint);
   }
   if (config.fast_dev_run > 0) {
     plan.steps_per_epoch = std::min(plan.steps_per_epoch, config.fast_dev_run);

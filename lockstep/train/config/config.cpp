@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "lockstep/base/error.h"
@@ -86,6 +87,12 @@ void require_at_least(const char* flag, double value, double least) {
   }
 }
 
+void require_between(const char* flag, double value, double least, double most) {
+  if (!(value >= least && value <= most)) {
+    refuse_for_default(flag, value, "a number from " + text_of(least) + " to " + text_of(most));
+  }
+}
+
 void require_part(const char* flag, double value) {
   if (!(value >= 0 && value <= 1)) {
     refuse_for_default(flag, value, "a number from 0 to 1");
@@ -102,12 +109,14 @@ void require_one_of(const char* flag, const std::string& value,
 
 void require_sensible_batches(const TrainConfig& config) {
   const auto count = [](std::int64_t value) { return static_cast<double>(value); };
-  require_at_least("--batch-size", count(config.batch_size), 1);
-  require_at_least("--global-batch-size", count(config.global_batch_size), 0);
-  require_at_least("--validation-batch-size", count(config.validation_batch_size), 0);
-  require_at_least("--grad-accum", count(config.grad_accum), 1);
-  require_at_least("--input-size", count(config.input_size), 1);
-  require_at_least("--workers", config.workers, -1);
+  // The product of a batch, passes and ranks is a number of 64 bits, too.
+  constexpr double kMost = 1 << 24;
+  require_between("--batch-size", count(config.batch_size), 1, kMost);
+  require_between("--global-batch-size", count(config.global_batch_size), 0, kMost);
+  require_between("--validation-batch-size", count(config.validation_batch_size), 0, kMost);
+  require_between("--grad-accum", count(config.grad_accum), 1, kMost);
+  require_between("--input-size", count(config.input_size), 1, 1 << 16);
+  require_between("--workers", config.workers, -1, 1024);
   require_at_least("--epochs", config.epochs, 1);
   require_at_least("--log-interval", count(config.log_interval), 1);
   require_at_least("--checkpoint-interval", count(config.checkpoint_interval), 0);
@@ -118,7 +127,7 @@ void require_sensible_batches(const TrainConfig& config) {
 void require_sensible_images(const TrainConfig& config) {
   require_at_least("--max-bad", static_cast<double>(config.max_bad), -1);
   require_at_least("--cache-shorter-side", static_cast<double>(config.cache_shorter_side), 0);
-  require_at_least("--crop-padding", static_cast<double>(config.crop_padding), 0);
+  require_between("--crop-padding", static_cast<double>(config.crop_padding), 0, 1 << 16);
   require_one_of("--decode", config.decode, {"exact", "fast"});
   if (config.hflip != -1) {
     require_part("--hflip", config.hflip);
@@ -130,6 +139,11 @@ void require_sensible_images(const TrainConfig& config) {
     throw UsageError(
         "--cache disk has no folder, expected one on a disk of this host; HINT: --cache-dir "
         "/var/tmp");
+  }
+  if (std::error_code error;
+      config.cache == "disk" && !std::filesystem::is_directory(config.cache_dir, error)) {
+    throw UsageError("--cache-dir: there is no folder '" + config.cache_dir + "'; HINT: mkdir -p " +
+                     config.cache_dir);
   }
   if (config.cache != "disk" && !config.cache_dir.empty()) {
     throw UsageError(

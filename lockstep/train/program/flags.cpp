@@ -1,6 +1,7 @@
 #include "lockstep/train/program/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdio>
 #include <limits>
 #include <type_traits>
@@ -37,14 +38,24 @@ std::string most() {
   return std::to_string(std::numeric_limits<Number>::max());
 }
 
-// Before CLI11 converts it: CLI11 takes -1 for a large unsigned number, and does not say what is
-// expected.
+template <class Number>
+bool is_too_large(const std::string& text) {
+  if constexpr (std::is_integral_v<Number>) {
+    Number number{};
+    const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+    return read.ec == std::errc::result_out_of_range;
+  }
+  return false;
+}
+
+// Before CLI11 converts it: CLI11 takes -1 for a large unsigned number, the largest number for one
+// that is larger, and does not say what is expected.
 template <class Number>
 void require_number(CLI::Option* option) {
   option->check([name = option->get_name()](const std::string& text) -> std::string {
     Number number{};
     const bool is_negative = std::is_unsigned_v<Number> && text.starts_with('-');
-    if (is_negative || !CLI::detail::lexical_cast(text, number)) {
+    if (is_negative || is_too_large<Number>(text) || !CLI::detail::lexical_cast(text, number)) {
       const bool is_large = !text.empty() && text.find_first_not_of("0123456789") == text.npos;
       throw UsageError(name + " is '" + text + "', expected " + number_kind<Number>() +
                        (is_large ? " of at most " + most<Number>() : ""));
@@ -174,13 +185,25 @@ void require_sound_files(const CLI::App& app, const std::string& what) {
   throw UsageError(error.what());
 }
 
+// CLI11 would take the next word, a flag perhaps, for the value.
+void require_values(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.starts_with("--") && word.ends_with('=')) {
+      const auto flag = word.substr(0, word.size() - 1);
+      throw UsageError(flag + " has no value behind '='; HINT: give one, or leave " + flag +
+                       " out");
+    }
+  }
+}
+
 // Reads the words of the command line alone, which win over the file of --config.
 void settle_batch_size(TrainConfig& config, int argc, const char* const* argv) {
   CLI::App words;
   TrainConfig unused;
   JobConfig unused_too;
   words.allow_extras();
-  words.add_option("--config,-c");
+  words.add_option("--config,-c")->take_last();
   add_train_flags(words, unused);
   add_job_flags(words, unused_too);
   words.parse(argc, argv);
@@ -234,7 +257,8 @@ CommandLine parse_command_line(int argc, const char* const* argv,
   app.allow_extras();
   app.set_config("--config,-c", "", "TOML file of flags; those of the command line win");
   app.allow_config_extras(CLI::config_extras_mode::error);
-  app.get_option("--config")->group("Run");
+  app.get_option("--config")->group("Run")->take_last();
+  require_values(argc, argv);
   add_train_flags(app, line.train);
   add_job_flags(app, line.job);
   try {
@@ -253,6 +277,9 @@ CommandLine parse_command_line(int argc, const char* const* argv,
     refuse_extras(app);
   }
   settle_batch_size(line.train, argc, argv);
+  if (const auto files = config_files(app); !files.empty()) {
+    line.config_file = files.back();
+  }
   return line;
 }
 

@@ -35,6 +35,7 @@ std::string to_toml(const JobConfig& job);
 struct CommandLine {
   TrainConfig train;
   JobConfig job;
+  std::string config_file;       // That of --config; empty: none.
   std::optional<int> exit_code;  // Nothing is to be trained: help was asked for and given.
 };
 

@@ -1,6 +1,7 @@
 #include "lockstep/train/program/start.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -95,7 +96,7 @@ void require_nothing_ignored(const JobConfig& job, int local_ranks) {
 }
 
 void require_consistent(const JobConfig& job, int gpus) {
-  if (job.rank >= 0 || job.world_size > 0) {
+  if (job.rank != -1 || job.world_size != 0) {
     throw UsageError(
         "--rank and --world-size are for --dist-url, which is not given; HINT: --dist-url "
         "tcp://HOST:PORT, or --nproc to start the ranks");
@@ -163,6 +164,10 @@ std::optional<std::vector<std::string>> launch_arguments(const JobConfig& job, S
   if (job.timeout_seconds < 1) {  // Also checked in a rank that is launched already.
     throw UsageError("--timeout is " + std::to_string(job.timeout_seconds) +
                      ", expected 1 second or more; HINT: leave it out for 1800");
+  }
+  if (job.master_port < 0 || job.master_port > 65535) {
+    throw UsageError("--master-port is " + std::to_string(job.master_port) +
+                     ", expected 1 to 65535; HINT: leave it out for 29500");
   }
   if (!job.dist_url.empty()) {
     require_consistent_url(job);
@@ -235,6 +240,16 @@ void require_few_ranks(int ranks, const launch::Machine& machine) {
                      std::to_string(most) + " ranks on this machine, which has " + cores +
                      (machine.cores == 1 ? " usable core" : " usable cores") + "; HINT: --nproc " +
                      cores + ", one for each usable core");
+  }
+}
+
+void require_file_for_ranks(const std::string& config_file) {
+  std::error_code error;
+  if (std::filesystem::exists(config_file, error) &&
+      !std::filesystem::is_regular_file(config_file, error)) {
+    throw UsageError("--config: '" + config_file +
+                     "' is no file that each rank could read again; HINT: write it to a file, or "
+                     "--nproc 1");
   }
 }
 

@@ -49,6 +49,10 @@ int ranks_of_job(const JobConfig& job, int gpus);
 // core: they would take the memory and the processes of the whole machine.
 void require_few_ranks(int ranks, const launch::Machine& machine);
 
+// Each rank reads the file of --config again. Throws UsageError for a pipe, say, which only the
+// first could read.
+void require_file_for_ranks(const std::string& config_file);
+
 InitOptions init_options(const JobConfig& job);
 
 }  // namespace lockstep::train

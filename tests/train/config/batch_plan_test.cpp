@@ -42,6 +42,10 @@ TEST(BatchPlan, ValidationHasABatchOfItsOwn) {
 TEST(BatchPlan, TooLargeABatchNamesOneThatFits) {
   EXPECT_THAT([] { plan_batches({.batch_size = 64}, 100, 2); },
               testing::ThrowsMessage<UsageError>(testing::HasSubstr("--batch-size 50")));
+  EXPECT_THAT([] { plan_batches({.batch_size = 64, .grad_accum = 5}, 9, 2); },
+              testing::ThrowsMessage<UsageError>(
+                  testing::HasSubstr("HINT: fewer ranks or a smaller --grad-accum")))
+      << "no batch would fit";
 }
 
 TEST(BatchPlan, FastDevRunHasFewSteps) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <limits>
 
 #include "lockstep/base/error.h"
 
@@ -116,7 +117,13 @@ TEST(TrainConfig, WrongValuesNameTheFlag) {
   EXPECT_THAT(text({.decode = "fast", .cache = "ram"}), HasSubstr("HINT: leave --decode out"));
   EXPECT_THAT(text({.hflip = 1.5}), HasSubstr("--hflip is 1.5"));
   EXPECT_THAT(text({.crop_padding = -1}), HasSubstr("--crop-padding is -1"));
-  EXPECT_EQ(text({.cache = "disk", .cache_dir = "x", .hflip = 0}), "");
+  EXPECT_EQ(text({.cache = "disk", .cache_dir = "/tmp", .hflip = 0}), "");
+  EXPECT_THAT(text({.cache = "disk", .cache_dir = "/no/such"}),
+              HasSubstr("--cache-dir: there is no folder '/no/such'; HINT: mkdir -p /no/such"));
+  const auto most = std::numeric_limits<std::int64_t>::max();
+  EXPECT_THAT(text({.validation_batch_size = most}), HasSubstr("a number from 0 to 16777216"));
+  EXPECT_THAT(text({.grad_accum = (most >> 5) + 2}), HasSubstr("--grad-accum is "))
+      << "64 times that is 128 in 64 bits";
 }
 
 }  // namespace

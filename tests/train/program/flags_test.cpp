@@ -93,6 +93,32 @@ TEST(TrainFlags, DriversFlagsOfTheMission) {
   EXPECT_EQ(job.node_rank, 1);
 }
 
+TEST(TrainFlags, NumbersThatDoNotFitAreRefused) {
+  for (const char* flag : {"--seed", "--log-interval", "--validation-batch-size", "--epochs"}) {
+    EXPECT_THAT([&] { parse({flag, "99999999999999999999"}); },
+                testing::ThrowsMessage<UsageError>(
+                    testing::AllOf(HasSubstr(flag), HasSubstr("of at most"))));
+  }
+  EXPECT_EQ(parse({"--seed", "18446744073709551615"}).train.seed, 18446744073709551615ULL);
+}
+
+TEST(TrainFlags, AValueThatIsMissingDoesNotTakeTheNextFlag) {
+  EXPECT_THAT([] { parse({"--output=", "--dry-run"}); },
+              testing::ThrowsMessage<UsageError>(HasSubstr("--output has no value behind '='")));
+  EXPECT_EQ(parse({"--output=a=b"}).train.output, "a=b");
+}
+
+TEST(TrainFlags, OfTwoConfigFilesTheLastIsRead) {
+  const toys::Folder folder;
+  const auto first = folder.path + "/a.toml";
+  const auto second = folder.path + "/b.toml";
+  std::ofstream(first) << "epochs = 7\n";
+  std::ofstream(second) << "epochs = 8\n";
+  const auto line = parse({"--config", first, "-c", second});
+  EXPECT_EQ(line.train.epochs, 8);
+  EXPECT_EQ(line.config_file, second);
+}
+
 TEST(TrainFlags, TheLaunchersFlagsAreKeptInTheConfigFile) {
   const auto job = parse({"--join-timeout", "9", "--log-dir", "logs"}).job;
   EXPECT_THAT(to_toml(job),

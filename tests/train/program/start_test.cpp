@@ -104,6 +104,24 @@ TEST(StartedBy, OurOwnRanksAreToldByAVariable) {
   EXPECT_EQ(started_by(true, Environment{{kOwnRanks, "1"}}), StartedBy::kOwnLauncher);
 }
 
+TEST(RequireFileForRanks, APipeIsRefused) {
+  EXPECT_NO_THROW(require_file_for_ranks(""));
+  EXPECT_NO_THROW(require_file_for_ranks("/proc/self/exe"));
+  EXPECT_THAT([] { require_file_for_ranks("/dev/null"); },
+              ThrowsMessage<UsageError>(HasSubstr("no file that each rank could read again")));
+}
+
+TEST(LaunchArguments, NumbersThatCannotBeAreRefused) {
+  const auto refused = [](const JobConfig& job, const char* text) {
+    EXPECT_THAT([&] { launch_arguments(job, StartedBy::kNobody, 0, 0); },
+                ThrowsMessage<UsageError>(HasSubstr(text)));
+  };
+  refused({.master_port = -5}, "--master-port is -5");
+  refused({.master_port = 65536}, "--master-port is 65536");
+  refused({.rank = -5}, "--rank and --world-size are for --dist-url");
+  refused({.world_size = -5}, "--rank and --world-size are for --dist-url");
+}
+
 TEST(LaunchArguments, TheTimeToJoinAndTheLogsAreTheLaunchers) {
   EXPECT_THAT(*launch_arguments({.nproc = 2, .join_timeout_seconds = 9}, StartedBy::kNobody, 0, 0),
               ElementsAre("--nproc-per-node", "2", "--join-timeout", "9", "--no-python"));
