@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
+#include <filesystem>
 #include <set>
 #include <utility>
 
@@ -48,8 +49,15 @@ void Profile::on_step() {
 void Profile::finish() {
   if (is_recording_) {
     is_recording_ = false;
-    file_ = folder_ + "/trace.json";
-    torch::autograd::profiler::disableProfiler()->save(file_);
+    const auto file = folder_ + "/trace.json";
+    torch::autograd::profiler::disableProfiler()->save(file);
+    std::error_code error;
+    if (std::filesystem::file_size(file, error) > 0 && !error) {
+      file_ = file;
+    } else {  // The profiler tells nobody.
+      why_not_ = "the trace of --profile could not be written to '" + file + "'";
+      std::filesystem::remove(file + ".tmp", error);
+    }
   }
 }
 

@@ -23,6 +23,8 @@ class Profile {
 
   // What was written; empty before.
   [[nodiscard]] const std::string& file() const { return file_; }
+  // What kept it from being written; empty: nothing.
+  [[nodiscard]] const std::string& why_not() const { return why_not_; }
 
  private:
   static constexpr std::int64_t kFirst = 2;
@@ -33,6 +35,7 @@ class Profile {
   std::int64_t steps_ = 0;
   bool is_recording_ = false;
   std::string file_;
+  std::string why_not_;
 };
 
 }  // namespace lockstep::train

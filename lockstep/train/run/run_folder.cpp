@@ -114,7 +114,10 @@ RunFolder RunFolder::open(const RunFolderOptions& options) {
     run.why_not_made_ = std::strerror(errno);
     return run;
   }
-  // Others may make folders at the same time: each gets one of its own.
+  // Others may make folders at the same time: each gets one of its own. A file system on which no
+  // new folder is empty would take one after the other.
+  constexpr int kMostTries = 1000;
+  int tries = 0;
   do {
     run.path_ = path_of(++number);
     const bool is_made = ::mkdir(run.path_.c_str(), kPrivateFolder) == 0;
@@ -129,7 +132,7 @@ RunFolder RunFolder::open(const RunFolderOptions& options) {
       run.folder_.reset();
     }
     errno = is_made ? EEXIST : error;
-  } while (errno == EEXIST);
+  } while (errno == EEXIST && ++tries < kMostTries);
   run.why_not_made_ = std::strerror(errno);
   return run;
 }

@@ -241,6 +241,9 @@ void RunFiles::open_logs(const std::optional<Position>& resumed) {
                              [&](const auto& sink) { sink(std::as_bytes(std::span(toml))); });
     log_ = std::make_unique<RunLog>(folder_.path(), resumed.value_or(Position{}), on_warning_);
   } catch (const IoError& error) {
+    if (config_.strict) {
+      throw IoError(std::string("--strict: the run's files cannot be written: ") + error.what());
+    }
     on_warning_(std::string("the run's files cannot be written; training goes on without: ") +
                 error.what());
   }

@@ -193,6 +193,9 @@ class Session {
     if (!profile.file().empty()) {
       extra.push_back(profile.file());
     }
+    if (!profile.why_not().empty()) {
+      console_.on_warning(profile.why_not());
+    }
     return finish(outcome, files, {extra, cost ? &*cost : nullptr, resumed.has_value()});
   }
 
@@ -202,8 +205,8 @@ class Session {
       return trainer.run();
     } catch (const PeerError&) {
       if (files && !restarts_allowed() && files->keeper().finish() && trainer.saved_step() > 0) {
-        say("HINT: the same command goes on from step " + std::to_string(trainer.saved_step()) +
-            ", the last one that is saved");
+        say("HINT: " + command_to_go_on(config_, files->folder()) + " goes on from step " +
+            std::to_string(trainer.saved_step()) + ", the last one that is saved");
       }
       throw;
     }

@@ -86,12 +86,9 @@ std::string after_a_stop(const SummaryFacts& facts) {
     return "nothing was saved: the same command starts anew";
   }
   run.resize(run.size() - last.size());
-  const auto& resume = facts.config.resume;
-  // The others choose a checkpoint of their own, or begin a run of their own.
-  const bool finds_it = resume == "auto" || resume == "last";
-  return "the same command " + (finds_it ? "" : "with --resume " + run + " ") +
-         (facts.outcome.is_saved ? "goes on from here"
-                                 : "goes on from the last checkpoint that was saved");
+  return command_to_go_on(facts.config, run) +
+         (facts.outcome.is_saved ? " goes on from here"
+                                 : " goes on from the last checkpoint that was saved");
 }
 
 std::string next_command(const SummaryFacts& facts) {
@@ -144,6 +141,12 @@ std::string summary_text(const SummaryFacts& facts) {
   summary.warnings = facts.warnings;
   summary.next_command = next_command(facts);
   return closing_text(summary);
+}
+
+std::string command_to_go_on(const TrainConfig& config, const std::string& run) {
+  // The others choose a checkpoint of their own, or begin a run of their own.
+  const bool finds_it = config.resume == "auto" || config.resume == "last";
+  return "the same command" + (finds_it ? "" : " with --resume " + run);
 }
 
 int exit_code_of(const Outcome& outcome) {

@@ -27,6 +27,9 @@ struct SummaryFacts {
   std::vector<std::string> data = {};           // What its files have to tell, line by line.
 };
 
+// "the same command", with --resume if it would not find the run in the folder `run` by itself.
+std::string command_to_go_on(const TrainConfig& config, const std::string& run);
+
 // 0 if the run was finished and its last checkpoint saved, else 1. A run that a signal stopped has
 // that signal's code if its checkpoint was saved, else kStoppedUnsaved: the run did not crash, and
 // it cannot go on where it stopped.

@@ -35,7 +35,7 @@ TEST(LoadOnAllRanks, OthersGetWhatRank0Reads) {
       }
       try {
         (void)load_on_all_ranks(world, rank == 0 ? "/missing.pt" : "");
-      } catch (const IoError&) {
+      } catch (const Error&) {
         return;
       }
       throw UsageError("no error");

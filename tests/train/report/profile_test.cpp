@@ -24,6 +24,15 @@ TEST(Profile, WritesATraceOfSomeSteps) {
   EXPECT_THAT(text.str(), testing::HasSubstr("aten::mm"));
 }
 
+TEST(Profile, ATraceThatCannotBeWrittenIsNoFile) {
+  Profile profile(true, "/nowhere");
+  for (int i = 0; i < 20; ++i) {
+    profile.on_step();
+  }
+  EXPECT_EQ(profile.file(), "");
+  EXPECT_THAT(profile.why_not(), testing::HasSubstr("'/nowhere/trace.json'"));
+}
+
 TEST(Profile, DoesNothingUnlessEnabled) {
   Profile profile(false, "/nowhere");
   for (int i = 0; i < 20; ++i) {

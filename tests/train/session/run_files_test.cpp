@@ -286,6 +286,24 @@ TEST_F(RunFilesTest, AFolderThatIsRenamedMeanwhileIsAWarning) {
                              testing::HasSubstr("/mine'"))));
 }
 
+TEST_F(RunFilesTest, AFileThatCannotBeWrittenIsAWarningOrTheEndOfAStrictRun) {
+  config_.output = folder_.path;
+  for (const bool strict : {false, true}) {
+    config_.strict = strict;
+    RunFiles files(config_, {strict ? "strict" : "data", "net"}, false,
+                   [&](const std::string& text) { warnings_.push_back(text); });
+    std::filesystem::create_directories(files.folder() + "/config.toml/in_the_way");
+    if (strict) {
+      EXPECT_THAT([&] { files.open_logs(std::nullopt); },
+                  testing::ThrowsMessage<IoError>(
+                      testing::HasSubstr("--strict: the run's files cannot be written")));
+    } else {
+      files.open_logs(std::nullopt);
+    }
+  }
+  EXPECT_THAT(warnings_, testing::ElementsAre(testing::HasSubstr("training goes on without")));
+}
+
 TEST_F(RunFilesTest, ARootThatCannotBeMadeIsAWarning) {
   config_.output = "/proc/nothing";
   RunFiles files(config_, {"data", "net"}, false,
