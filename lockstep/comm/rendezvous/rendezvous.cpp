@@ -89,11 +89,10 @@ class ServedStores {
     c10::intrusive_ptr<c10d::Store> store;
   };
   static void end(Served& served) {
-    if (served.owner == ::getpid()) {
-      served.store.reset();
-    } else {
+    if (served.owner != ::getpid()) {
       (void)served.store.release();  // Its destructor would wait for a thread of the parent.
     }
+    served = {};
   }
 
   std::mutex mutex_;

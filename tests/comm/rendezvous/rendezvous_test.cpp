@@ -63,6 +63,11 @@ TEST(Rendezvous, AStoreThatLivesWithTheProcessServesLaterGroups) {
               member.master->host = "localhost";
               EXPECT_NO_THROW(meet(member, soon(), StoreLife::kWithTheProcess))
                   << "by another name";
+              auto elsewhere = member;
+              elsewhere.master->host = "192.0.2.1";
+              EXPECT_THROW(meet(elsewhere, soon(), StoreLife::kWithTheProcess), UsageError);
+              EXPECT_TRUE(meet(member, soon(), StoreLife::kWithTheProcess).store)
+                  << "after an address that cannot be served";
               return ::testing::Test::HasFailure() ? 1 : 0;
             }),
             0);
