@@ -191,8 +191,7 @@ void require_values(int argc, const char* const* argv) {
     const std::string word = argv[i];
     if (word.starts_with("--") && word.ends_with('=')) {
       const auto flag = word.substr(0, word.size() - 1);
-      throw UsageError(flag + " has no value behind '='; HINT: give one, or leave " + flag +
-                       " out");
+      throw UsageError(flag + " has no value after '='; HINT: give one, or leave " + flag + " out");
     }
   }
 }

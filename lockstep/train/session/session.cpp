@@ -199,7 +199,7 @@ class Session {
     return finish(outcome, files, {extra, cost ? &*cost : nullptr, resumed.has_value()});
   }
 
-  // Where a rank dies that nobody starts again, the others say how to go on.
+  // If a rank dies and no launcher starts it again, rank 0 says how to go on.
   Outcome run_to_end(Trainer& trainer, std::optional<RunFiles>& files) {
     try {
       return trainer.run();

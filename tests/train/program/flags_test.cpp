@@ -104,7 +104,7 @@ TEST(TrainFlags, NumbersThatDoNotFitAreRefused) {
 
 TEST(TrainFlags, AValueThatIsMissingDoesNotTakeTheNextFlag) {
   EXPECT_THAT([] { parse({"--output=", "--dry-run"}); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("--output has no value behind '='")));
+              testing::ThrowsMessage<UsageError>(HasSubstr("--output has no value after '='")));
   EXPECT_EQ(parse({"--output=a=b"}).train.output, "a=b");
 }
 

@@ -10,13 +10,17 @@
 namespace lockstep::train {
 namespace {
 
-TEST(Profile, WritesATraceOfSomeSteps) {
-  const toys::Folder folder;
-  Profile profile(true, folder.path);
+void make_steps(Profile& profile) {
   for (int i = 0; i < 20; ++i) {
     (void)at::rand({4, 4}).mm(at::rand({4, 4}));
     profile.on_step();
   }
+}
+
+TEST(Profile, WritesATraceOfSomeSteps) {
+  const toys::Folder folder;
+  Profile profile(true, folder.path);
+  make_steps(profile);
   ASSERT_EQ(profile.file(), folder.path + "/trace.json");
   std::stringstream text;
   text << std::ifstream(profile.file()).rdbuf();
@@ -26,18 +30,14 @@ TEST(Profile, WritesATraceOfSomeSteps) {
 
 TEST(Profile, ATraceThatCannotBeWrittenIsNoFile) {
   Profile profile(true, "/nowhere");
-  for (int i = 0; i < 20; ++i) {
-    profile.on_step();
-  }
+  make_steps(profile);
   EXPECT_EQ(profile.file(), "");
   EXPECT_THAT(profile.why_not(), testing::HasSubstr("'/nowhere/trace.json'"));
 }
 
 TEST(Profile, DoesNothingUnlessEnabled) {
   Profile profile(false, "/nowhere");
-  for (int i = 0; i < 20; ++i) {
-    profile.on_step();
-  }
+  make_steps(profile);
   EXPECT_EQ(profile.file(), "");
 }
 
