@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string_view>
+#include <thread>
 
 #include "lockstep/base/crash_report.h"
 #include "lockstep/base/environment.h"
@@ -77,6 +79,19 @@ int run(int argc, char** argv, const Networks& networks) {
   return train(line.train, init_process_group(init_options(line.job)), networks);
 }
 
+// How long another rank may take from its failure to its end.
+constexpr std::chrono::seconds kEndOfAnother{5};
+
+// Waits, after another rank is gone, until the launcher has seen it and ends this one, too. If this
+// one ended first, the launcher would take it for the root cause and stop the other before it has
+// told its reason.
+void let_another_end_first(const PeerError& error) {
+  const bool has_launcher = Environment::of_this_process().has("TORCHELASTIC_ERROR_FILE");
+  if (has_launcher && error.cause() == PeerError::Cause::kGone) {
+    std::this_thread::sleep_for(kEndOfAnother);
+  }
+}
+
 constexpr const char* kMemoryHint =
     "HINT: not enough memory: halve --batch-size and double --grad-accum, or --amp bf16";
 
@@ -123,6 +138,7 @@ int main(int argc, char** argv, const Networks& networks) {
     return 1;
   } catch (const PeerError& error) {
     print_error(error.what());  // The rank that it names tells the launcher.
+    let_another_end_first(error);
     return 1;
   } catch (const std::exception& error) {
     print_failure(error.what());

@@ -2,6 +2,7 @@
 
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
@@ -113,3 +114,22 @@ def test_the_timeout_ends_the_wait_for_a_rank(shared):
     done = train(shared, *SHORT, "--dist-url", free_url(), "--world-size", 2, "--rank", 0, "--timeout", 2, code=1)
     assert 2 <= time.monotonic() - begin < 20
     assert "rank 1" in done.stderr and "2 s" in done.stderr
+
+
+def test_who_only_noticed_lets_its_launcher_hear_of_the_other_first(shared, tmp_path):
+    """Else the launcher would name this rank, and stop the other one before that has told its reason."""
+    long = [*SHORT, "--epochs", 1000, "--output", "noticed", "--dist-url", free_url(), "--world-size", 2]
+    job = start(shared, *long, "--rank", 0)
+    noticed = start(shared, *long, "--rank", 1, env={"TORCHELASTIC_ERROR_FILE": tmp_path / "error.json"})
+    wait_for_steps(shared / "noticed/data-mlp", 1, job)
+    job.kill()
+    while "lockstep train: " not in (line := noticed.stderr.readline()):
+        assert line, "it ended without a word"
+    assert "rank 0" in line
+    with pytest.raises(subprocess.TimeoutExpired):
+        noticed.wait(timeout=2)
+    noticed.terminate()  # As a launcher does that has seen another rank end.
+    noticed.communicate(timeout=10)
+    assert noticed.returncode == -signal.SIGTERM
+    assert not (tmp_path / "error.json").exists()
+    job.communicate()
