@@ -1,4 +1,5 @@
 // Compiled where CUDA is found; missing.cpp stands in elsewhere.
+#include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "lockstep/comm/backend_registry.h"
@@ -6,7 +7,12 @@
 namespace lockstep {
 namespace {
 
+// LibTorch's monitor asks the store every second whether a rank wants dumps, without a time limit:
+// a store that does not answer would hold destroy() up for ever. Who sets the variable has dumps.
+void leave_dumps_out() { ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", /*replace=*/0); }
+
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
+  leave_dumps_out();
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = request.timeout;
   return c10::make_intrusive<c10d::ProcessGroupNCCL>(request.store, request.rank, request.size,

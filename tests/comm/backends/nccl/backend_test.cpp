@@ -1,6 +1,7 @@
 // Runs where there is a GPU; one is enough for a world of one.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -8,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "tests/comm/ranks.h"
+#include "tests/comm/stopped_host.h"
 
 namespace lockstep {
 namespace {
@@ -109,6 +111,58 @@ TEST(Nccl, ACollectiveThatRank0NeverEntersNamesIt) {
                           HasSubstr("see the logs of the others, or raise the timeout"))));
     world.store()->set("rank 1 gave up", std::vector<std::uint8_t>{1});
   });
+}
+
+TEST(Nccl, ASecondWorldBesideSharedMemoryWorksAsTheFirst) {
+  EXPECT_NO_THROW(spawn(1, [](int) {
+    for (int round = 0; round < 3; ++round) {
+      Group world = init_process_group({});
+      for (const auto device : {at::kCUDA, at::kCPU}) {
+        const auto tensor = at::full({2}, round, at::TensorOptions(device));
+        world.all_reduce(tensor).wait();
+        if (tensor.sum().item<double>() != 2 * round) {
+          throw std::runtime_error("another sum in round " + std::to_string(round));
+        }
+      }
+      world.destroy();
+    }
+  }));
+}
+
+// NCCL's ranks find each other by a key in the store. In a later world that of an earlier one would
+// lead them to nobody, and they would wait until the timeout.
+TEST(Nccl, RanksOfASecondWorldMeetEachOther) {
+  EXPECT_NO_THROW(spawn(2, [](int) {
+    ::setenv("CUDA_VISIBLE_DEVICES", "0", /*replace=*/1);
+    for (int round = 0; round < 3; ++round) {
+      Group world =
+          init_process_group({.backend = "cpu:shm,cuda:nccl", .timeout = std::chrono::seconds(60)});
+      EXPECT_THAT([&] { world.all_reduce(at::full({2}, 1.0, at::kCUDA)).wait(); },
+                  ThrowsMessage<PeerError>(
+                      AnyOf(HasSubstr("Duplicate GPU"), HasSubstr("using the same GPU"))))
+          << "round " << round;
+      world.barrier();
+      world.destroy();
+    }
+    if (::testing::Test::HasFailure()) {
+      throw std::runtime_error("expectations failed, see above");
+    }
+  }));
+}
+
+TEST(Nccl, AStoreThatDoesNotAnswerDoesNotHoldDestroyUp) {
+  EXPECT_NO_THROW(testing::with_host([](Group world) {
+    const testing::StoppedHost host(world);
+    if (world.rank() == 0) {
+      return;
+    }
+    ::sleep(3);  // LibTorch's threads have asked the store meanwhile.
+    const auto begin = std::chrono::steady_clock::now();
+    world.destroy();
+    if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(30)) {
+      throw std::runtime_error("leaving took too long");
+    }
+  }));
 }
 
 TEST(Nccl, TwoRanksOnOneGpuAreToldSo) {
