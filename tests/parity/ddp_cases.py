@@ -232,7 +232,8 @@ LEFT_OUT = {
     if not case.options.keys() <= KNOWN.keys()
 }
 if VERSION < (2, 15):
-    LEFT_OUT |= dict.fromkeys(["two_forwards", "broad_two_forwards"], "2.11 refuses it; 2.12 to 2.14 were not tried")
+    REFUSED = ["two_forwards", "broad_two_forwards", "delayed_small_cap"]
+    LEFT_OUT |= dict.fromkeys(REFUSED, "2.11 refuses it; 2.12 to 2.14 were not tried")
 CASES = {name: case for name, case in CASES.items() if name not in LEFT_OUT}
 
 

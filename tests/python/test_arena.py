@@ -160,6 +160,8 @@ with lockstep.arena():
     loader = DataLoader(TensorDataset(images), batch_size=4, num_workers=2, multiprocessing_context="fork")
     seen = torch.cat([batch for batch, in loader])
 assert seen.equal(images)
+import warnings
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of a fork beside threads.
 child = os.fork()
 if child == 0:
     total.numpy().fill(7)  # Its own copy from now on.
