@@ -49,12 +49,13 @@ std::optional<DistributedSampler> as_distributed(const Sampler& sampler) {
 
 struct DataLoader::State {
   State(std::shared_ptr<const Dataset> set, DataLoaderOptions given)
-      : options(checked(std::move(given), *set)),
+      : workers(consumer_helps(given)),
+        options(checked(std::move(given), *set)),
         sampler(options.batch_sampler ? nullptr : sampler_of(options, set->size())),
         distributed(as_distributed(sampler ? *sampler : options.batch_sampler->sampler())),
         maker(std::make_shared<const BatchMaker>(std::move(set), options.collate_fn,
                                                  options.batch_transform)),
-        parts(maker->shares_batches() ? parts_of_batch(options) : 1) {}
+        parts(maker->shares_batches() ? parts_of_batch(options, workers.are_helped()) : 1) {}
 
   // Where the next epoch begins, if the sampler knows positions.
   [[nodiscard]] SamplerPosition next_start() const {
@@ -134,6 +135,7 @@ struct DataLoader::State {
     }
   }
 
+  LoaderWorkers workers;
   DataLoaderOptions options;
   std::shared_ptr<Sampler> sampler;  // Null if there is a batch sampler.
   std::optional<DistributedSampler> distributed;
@@ -141,7 +143,6 @@ struct DataLoader::State {
   std::int64_t parts;  // In a batch, made by several workers.
   // For all epochs: LibTorch keeps memory that was freed for the stream that had it.
   std::optional<Transfer> transfer;
-  LoaderWorkers workers;
   std::shared_ptr<Epoch> epoch;          // The last one begun.
   std::shared_ptr<Epoch> prepared;       // By prefetch(), for the next begin().
   std::optional<SamplerPosition> begun;  // Where the prepared one begins, else the last one.

@@ -52,6 +52,9 @@ std::unique_ptr<Sample> DataLoader::Epoch::next() {
 // All parts of the batch are waited for, also if one has failed: of several errors that of the
 // first sample is thrown, as it would be without parts.
 std::unique_ptr<Sample> DataLoader::Epoch::next_of_workers() {
+  if (given_ == 0 && pool_->is_helped()) {
+    pool_->help(parts_);
+  }
   WorkerPool::Result result;
   for (std::int64_t got = pool_->given(); got < (given_ + 1) * parts_; got = pool_->given()) {
     try {

@@ -48,12 +48,14 @@ struct DataLoaderOptions {
   bool shuffle = false;
   AnySampler sampler;
   std::optional<BatchSampler> batch_sampler;
-  int num_workers = 0;  // Threads; 0: batches are made when they are asked for. Or kAuto.
-  // Called by workers, with the samples of a batch in order.
+  // Threads; 0: batches are made when they are asked for. Or kAuto: the data set then allows
+  // several threads at once, and who asks for an epoch's first batch helps to make it.
+  int num_workers = 0;
+  // Called by whoever makes the batch, with its samples in order.
   std::function<Sample(std::vector<Sample>)> collate_fn;
   bool pin_memory = false;  // Where there is a GPU.
   bool drop_last = false;
-  // How long the next batch may take, with workers; 0: for ever, Python's default. Ours is 30 min.
+  // How long workers may take for the next batch; 0: for ever, Python's default. Ours is 30 min.
   std::optional<std::chrono::milliseconds> timeout;
   // Called once in each worker, with its number, before the first batch is given. If it throws,
   // begin() throws that, and the next begin() tries with new workers.
@@ -63,8 +65,8 @@ struct DataLoaderOptions {
   std::optional<int> prefetch_factor;  // Batches made ahead by each worker; 2 unless given.
   // Not in Python: where batches are copied to, ahead of their use, on a stream of their own.
   std::optional<c10::Device> device;
-  // Not in Python: what is done to each batch, by workers. Its random numbers follow from seed,
-  // epoch and the batch's first index.
+  // Not in Python: what is done to each batch by whoever makes it. Its random numbers follow from
+  // seed, epoch and the batch's first index.
   BatchTransform batch_transform;
 };
 

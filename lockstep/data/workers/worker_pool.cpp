@@ -35,6 +35,7 @@ WorkerPool::State::Dropped WorkerPool::State::replace(std::shared_ptr<const Job>
   count = next_count;
   claimed = 0;
   given = 0;
+  helped = options.is_helped ? count : 0;  // Until help() says how many.
   due.reset();
   for (Worker& worker : workers) {
     worker.of_this_job = false;
@@ -47,7 +48,7 @@ void WorkerPool::State::run(int id) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
   initialize(id, lock);
   while (!worker.init_error) {
-    work.wait(lock, [this] { return closing || has_number(); });
+    work.wait(lock, [&] { return closing || (has_number() && !rests(id)); });
     if (closing) {
       break;
     }
@@ -61,10 +62,15 @@ void WorkerPool::State::initialize(int id, std::unique_lock<std::mutex>& lock) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
   worker.since = Clock::now();
   std::exception_ptr error;
-  if (options.worker_init_fn && !closing) {
+  if (!closing) {
     lock.unlock();
+    if (options.prepare_thread) {
+      options.prepare_thread();
+    }
     try {
-      options.worker_init_fn(id);
+      if (options.worker_init_fn) {
+        options.worker_init_fn(id);
+      }
     } catch (...) {
       error = std::current_exception();
     }
@@ -72,7 +78,7 @@ void WorkerPool::State::initialize(int id, std::unique_lock<std::mutex>& lock) {
   }
   worker.init_error = error;
   worker.initialized = true;
-  --initializing;
+  initializing -= options.worker_init_fn ? 1 : 0;
   changed.notify_all();
 }
 
@@ -91,12 +97,16 @@ void WorkerPool::State::rethrow_init_error() const {
 
 void WorkerPool::State::work_on_next(int id, std::unique_lock<std::mutex>& lock) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
-  const std::int64_t number = claimed++;
-  const std::uint64_t of_job = jobs;
-  std::shared_ptr<const Job> present = job;
-  worker.number = number;
+  worker.number = claimed++;
   worker.of_this_job = true;
   worker.since = Clock::now();
+  make(worker.number, lock);
+  worker.number = -1;
+}
+
+void WorkerPool::State::make(std::int64_t number, std::unique_lock<std::mutex>& lock) {
+  const std::uint64_t of_job = jobs;
+  std::shared_ptr<const Job> present = job;
   lock.unlock();
 
   Slot made{.ready = true};
@@ -108,7 +118,6 @@ void WorkerPool::State::work_on_next(int id, std::unique_lock<std::mutex>& lock)
   present.reset();
 
   lock.lock();
-  worker.number = -1;
   if (of_job == jobs) {
     slot(number) = std::move(made);
     changed.notify_all();
@@ -201,18 +210,35 @@ WorkerPool::Result WorkerPool::next() {
   if (++state.given % state.options.parts == 0) {
     state.due.reset();
   }
+  const bool one_has_rested = state.given == state.helped;
   lock.unlock();
-  state.work.notify_one();
+  if (one_has_rested) {
+    state.work.notify_all();
+  } else {
+    state.work.notify_one();
+  }
   if (slot.error) {
     std::rethrow_exception(slot.error);
   }
   return std::move(slot.result);
 }
 
+void WorkerPool::help(std::int64_t end) {
+  require_owner();
+  State& state = *state_;
+  std::unique_lock lock(state.mutex);
+  state.helped = std::min(end, state.count);
+  while (state.has_number() && state.claimed < end) {
+    state.make(state.claimed++, lock);
+  }
+}
+
 // Workers only read it, so its writer's thread needs no lock.
 std::int64_t WorkerPool::given() const { return state_->given; }
 
 int WorkerPool::num_workers() const { return state_->options.num_workers; }
+
+bool WorkerPool::is_helped() const { return state_->options.is_helped; }
 
 bool WorkerPool::has_init_error() const {
   const std::lock_guard lock(state_->mutex);

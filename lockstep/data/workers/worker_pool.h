@@ -20,9 +20,15 @@ struct WorkerPoolOptions {
   std::int64_t prefetch = 2;
   // How many numbers make one batch together: messages name batches.
   std::int64_t parts = 1;
+  // The owner calls help() before the first next() of each job. Until what it helped with was
+  // given, one of several workers rests: it would take a core from those that are waited for.
+  bool is_helped = false;
   // How long next() waits for a batch, all its parts together, and how long the end of the pool
   // waits for a worker since it took its number; 0: for ever.
   std::chrono::milliseconds timeout{0};
+  // Called first in each worker. It does not throw, and nobody waits for a worker that has not come
+  // to it.
+  std::function<void()> prepare_thread;
   // Called once in each worker, with its number, before any result is given. What it throws is
   // thrown by every next().
   std::function<void(int worker)> worker_init_fn;
@@ -56,10 +62,14 @@ class WorkerPool {
   // next one. If workers could not be initialized, throws what was thrown in that of the lowest
   // number, after all have tried: which error comes does not depend on who was faster.
   Result next();
+  // Makes numbers below `end` in the calling thread, those that no worker has taken, for who would
+  // wait for them otherwise. What a number throws next() throws in its turn.
+  void help(std::int64_t end);
   // How many numbers next() is through with, of this job.
   [[nodiscard]] std::int64_t given() const;
 
   [[nodiscard]] int num_workers() const;
+  [[nodiscard]] bool is_helped() const;
   // Whether worker_init_fn has thrown in a worker: next() gives nothing then.
   [[nodiscard]] bool has_init_error() const;
 

@@ -5,11 +5,14 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <latch>
 #include <map>
+#include <set>
 #include <stdexcept>
+#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/datasets/image_folder_dataset.h"
@@ -34,7 +37,7 @@ TEST(DataLoader, AnErrorArrivesWithIndexAndPath) {
     write_file(folder.file("a/" + std::to_string(i) + ".ppm"), "P3 1 1 255 1 2 3");
   }
   write_file(folder.file("a/4.ppm"), "P3 1 1 255 1");  // Cut off.
-  for (const int workers : {0, 2}) {
+  for (const int workers : {0, 2, kAuto}) {
     DataLoader loader(ImageFolder(index_image_folder(folder.file(""))),
                       {.batch_size = 2, .num_workers = workers});
     auto batch = loader.begin();
@@ -46,6 +49,35 @@ TEST(DataLoader, AnErrorArrivesWithIndexAndPath) {
     ++batch;
     EXPECT_TRUE(batch == loader.end());
   }
+}
+
+// The samples that the calling thread makes of 128 in two batches, while workers wait for it.
+std::set<std::int64_t> made_by_caller(DataLoaderOptions options) {
+  std::set<std::int64_t> made;
+  std::latch helped(options.num_workers == kAuto && !options.worker_init_fn ? 1 : 0);
+  const Watched samples(128, [&, caller = std::this_thread::get_id()](std::int64_t index) {
+    if (std::this_thread::get_id() != caller) {
+      helped.wait();
+    } else if (made.insert(index); made.size() == 1) {
+      helped.count_down();
+    }
+  });
+  options.batch_size = 64;
+  DataLoader loader(samples, options);
+  const Batches batches = epoch_of(loader);
+  EXPECT_EQ(batches.size(), 2U);
+  EXPECT_EQ(batches.at(1).back(), 127);
+  return made;
+}
+
+TEST(DataLoader, WhoWaitsForTheFirstBatchHelpsAutomaticWorkers) {
+  ::setenv("LOCAL_WORLD_SIZE", "100000", 1);  // One worker, whatever machine this is.
+  const auto made = made_by_caller({.num_workers = kAuto});
+  EXPECT_GE(made.size(), 8U);
+  EXPECT_LT(*made.rbegin(), 64) << "later batches are made ahead";
+  EXPECT_THAT(made_by_caller({.num_workers = 1}), ::testing::IsEmpty());
+  EXPECT_THAT(made_by_caller({.num_workers = kAuto, .worker_init_fn = [](int) {}}),
+              ::testing::IsEmpty());
 }
 
 TEST(DataLoader, AugmentedPicturesDoNotDependOnWorkersOrRanks) {
