@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import numpy
+import PIL
 import torch
 import torchvision.transforms as T
 import torchvision.transforms.functional as F
@@ -101,6 +102,7 @@ def every_color():
 
 
 def write_cases(folder, draw):
+    (folder / "pillow").write_text(PIL.__version__)
     case = 0
     with open(folder / "list", "w") as listing:
         for i in range(40):

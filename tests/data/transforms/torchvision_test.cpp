@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -179,7 +180,16 @@ class Torchvision : public ::testing::Test {
   static inline test::TemporaryFolder* folder_ = nullptr;
 };
 
+// Pillow 13 gives other pixels than those before it, and so do we.
+bool is_resampled(const std::string& name) {
+  static const std::set<std::string> resampled{"bilinear",          "bicubic", "shorter",
+                                               "shorter_limited",   "tensor",  "tensor_flipped",
+                                               "tensor_upside_down"};
+  return resampled.contains(name);
+}
+
 TEST_F(Torchvision, GivesTheSameBytesAndFloats) {
+  const bool is_older_pillow = std::stoi(read_file(folder_->file("pillow"))) < 13;
   std::ifstream list(folder_->file("list"));
   std::map<std::string, int> seen;
   std::string picture;
@@ -194,7 +204,8 @@ TEST_F(Torchvision, GivesTheSameBytesAndFloats) {
     const std::string result = name.starts_with("tensor")
                                    ? tensor_of(name, image, how)
                                    : pixels_text(functions().at(name)(copy_of(image), how));
-    EXPECT_TRUE(result == read_file(folder_->file(number + ".out")))
+    EXPECT_TRUE(result == read_file(folder_->file(number + ".out")) ||
+                (is_older_pillow && is_resampled(name)))
         << "case " << number << ": " << name << " of " << width << "x" << height << ", " << how[0]
         << " " << how[1] << " " << how[2] << " " << how[3];
     ++seen[name];
