@@ -24,6 +24,7 @@
 #include "lockstep/launch/run.h"
 #include "lockstep/train/program/flags.h"
 #include "lockstep/train/program/start.h"
+#include "lockstep/train/run/stop_request.h"
 #include "lockstep/train/session/choose_network.h"
 
 namespace lockstep::train {
@@ -82,12 +83,13 @@ int run(int argc, char** argv, const Networks& networks) {
 // How long another rank may take from its failure to its end.
 constexpr std::chrono::seconds kEndOfAnother{5};
 
-// Waits, after another rank is gone, until the launcher has seen it and ends this one, too. If this
-// one ended first, the launcher would take it for the root cause and stop the other before it has
-// told its reason.
+// Under a launcher, and if another rank may be about to end: waits until the launcher has seen that
+// and ends this one, too. If this one ended first, the launcher would take it for the root cause
+// and stop the other before it has told its reason.
 void let_another_end_first(const PeerError& error) {
   const bool has_launcher = Environment::of_this_process().has("TORCHELASTIC_ERROR_FILE");
-  if (has_launcher && error.cause() == PeerError::Cause::kGone) {
+  const bool was_told_to_stop = StopRequest::was_ever_requested();
+  if (has_launcher && !was_told_to_stop && error.cause() == PeerError::Cause::kGone) {
     std::this_thread::sleep_for(kEndOfAnother);
   }
 }

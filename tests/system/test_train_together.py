@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from conftest import stop
 from training import checkpoint, require_same, start, train, wait_for_steps, write_idx
 
 SHORT = ["data", "--model", "mlp", "--batch-size", 32, "--epochs", 1]
@@ -116,20 +117,32 @@ def test_the_timeout_ends_the_wait_for_a_rank(shared):
     assert "rank 1" in done.stderr and "2 s" in done.stderr
 
 
-def test_who_only_noticed_lets_its_launcher_hear_of_the_other_first(shared, tmp_path):
+@pytest.mark.parametrize("is_told_before", [False, True], ids=["", "told_before"])
+def test_who_only_noticed_lets_its_launcher_hear_of_the_other_first(shared, tmp_path, is_told_before):
     """Else the launcher would name this rank, and stop the other one before that has told its reason."""
-    long = [*SHORT, "--epochs", 1000, "--output", "noticed", "--dist-url", free_url(), "--world-size", 2]
+    long = [*SHORT, "--epochs", 1000, "--output", tmp_path, "--dist-url", free_url(), "--world-size", 2]
     job = start(shared, *long, "--rank", 0)
     noticed = start(shared, *long, "--rank", 1, env={"TORCHELASTIC_ERROR_FILE": tmp_path / "error.json"})
-    wait_for_steps(shared / "noticed/data-mlp", 1, job)
-    job.kill()
-    while "lockstep train: " not in (line := noticed.stderr.readline()):
-        assert line, "it ended without a word"
-    assert "rank 0" in line
-    with pytest.raises(subprocess.TimeoutExpired):
-        noticed.wait(timeout=2)
-    noticed.terminate()  # As a launcher does that has seen another rank end.
-    noticed.communicate(timeout=10)
-    assert noticed.returncode == -signal.SIGTERM
-    assert not (tmp_path / "error.json").exists()
-    job.communicate()
+    try:
+        wait_for_steps(tmp_path / "data-mlp", 1, job)
+        if is_told_before:  # By a launcher that has seen the other one end first.
+            stop(job.pid)
+            noticed.terminate()
+        job.kill()
+        while "lockstep train: " not in (line := noticed.stderr.readline()):
+            assert line, "it ended without a word"
+        assert "rank 0" in line
+        if is_told_before:
+            noticed.wait(timeout=4)
+            assert noticed.returncode == 1
+        else:
+            with pytest.raises(subprocess.TimeoutExpired):
+                noticed.wait(timeout=0.5)
+            noticed.terminate()
+            noticed.wait(timeout=2)
+            assert noticed.returncode == -signal.SIGTERM
+        assert not (tmp_path / "error.json").exists()
+    finally:
+        for process in (job, noticed):
+            process.kill()
+            process.communicate()

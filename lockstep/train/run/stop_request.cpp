@@ -27,6 +27,7 @@ constexpr int kTimeShift = 9;
 std::atomic<bool> in_use{false};
 std::atomic<std::int64_t> first_signal{0};
 std::atomic<bool> echo_came{false};
+std::atomic<bool> ever_came{false};
 static_assert(std::atomic<std::int64_t>::is_always_lock_free &&
               std::atomic<bool>::is_always_lock_free);
 
@@ -40,6 +41,7 @@ std::int64_t now() {
 }
 
 void on_signal(int signal, siginfo_t* info, void* /*context*/) {
+  ever_came = true;
   const bool from_parent = info->si_code <= 0 && info->si_pid == ::getppid();
   const std::int64_t time = now();
   std::int64_t first = 0;
@@ -113,6 +115,8 @@ StopRequest::~StopRequest() {
 }
 
 int StopRequest::signal() { return static_cast<int>(first_signal & kSignalBits); }
+
+bool StopRequest::was_ever_requested() { return ever_came; }
 
 int StopRequest::exit_code(int signal) {
   return signal == 0 ? 0 : signal == SIGUSR1 ? kStoppedInOrder : 128 + signal;

@@ -26,6 +26,8 @@ class StopRequest {
   [[nodiscard]] static bool is_requested() { return signal() != 0; }
   // The first signal; 0 if none came.
   [[nodiscard]] static int signal();
+  // Whether a signal came while there was one, of this or of an earlier object.
+  [[nodiscard]] static bool was_ever_requested();
   // As that of a process stopped by `signal`: 130 (SIGINT), 143 (SIGTERM), 129 (SIGHUP), 75
   // (SIGUSR1); 0 for 0. Ranks that agree on a stop need the code of a signal that another one got.
   [[nodiscard]] static int exit_code(int signal);
