@@ -49,13 +49,13 @@ std::optional<DistributedSampler> as_distributed(const Sampler& sampler) {
 
 struct DataLoader::State {
   State(std::shared_ptr<const Dataset> set, DataLoaderOptions given)
-      : workers(consumer_helps(given)),
+      : helps(consumer_helps(given)),
         options(checked(std::move(given), *set)),
         sampler(options.batch_sampler ? nullptr : sampler_of(options, set->size())),
         distributed(as_distributed(sampler ? *sampler : options.batch_sampler->sampler())),
         maker(std::make_shared<const BatchMaker>(std::move(set), options.collate_fn,
                                                  options.batch_transform)),
-        parts(maker->shares_batches() ? parts_of_batch(options, workers.are_helped()) : 1) {}
+        parts(maker->shares_batches() ? parts_of_batch(options, helps) : 1) {}
 
   // Where the next epoch begins, if the sampler knows positions.
   [[nodiscard]] SamplerPosition next_start() const {
@@ -103,7 +103,8 @@ struct DataLoader::State {
         transfer.emplace(options.pin_memory, options.device);
       }
       const EpochWorkers of_epoch{.pool = workers.for_epoch(options, plan->size(), parts),
-                                  .parts = parts};
+                                  .parts = parts,
+                                  .are_helped = helps && parts > 1};
       return std::make_shared<Epoch>(std::move(plan), maker, *transfer, of_epoch);
     } catch (...) {
       repeat_begun();
@@ -135,7 +136,7 @@ struct DataLoader::State {
     }
   }
 
-  LoaderWorkers workers;
+  bool helps;  // With the first batch of an epoch; see consumer_helps().
   DataLoaderOptions options;
   std::shared_ptr<Sampler> sampler;  // Null if there is a batch sampler.
   std::optional<DistributedSampler> distributed;
@@ -143,6 +144,7 @@ struct DataLoader::State {
   std::int64_t parts;  // In a batch, made by several workers.
   // For all epochs: LibTorch keeps memory that was freed for the stream that had it.
   std::optional<Transfer> transfer;
+  LoaderWorkers workers;
   std::shared_ptr<Epoch> epoch;          // The last one begun.
   std::shared_ptr<Epoch> prepared;       // By prefetch(), for the next begin().
   std::optional<SamplerPosition> begun;  // Where the prepared one begins, else the last one.

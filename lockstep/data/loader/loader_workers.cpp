@@ -1,5 +1,7 @@
 #include "lockstep/data/loader/loader_workers.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -51,12 +53,12 @@ std::shared_ptr<WorkerPool> LoaderWorkers::for_epoch(const DataLoaderOptions& op
   const int wanted = static_cast<int>(std::min<std::int64_t>(options.num_workers, most));
   if (wanted > 0 && (!in_owner() || pool_->num_workers() < wanted || pool_->has_init_error())) {
     const std::int64_t ahead = std::int64_t{*options.prefetch_factor} * wanted;
-    pool_.reset();  // Its threads end with the epoch that has them.
+    at::get_num_threads();  // Makes LibTorch's threads anew in a fork, before others ask.
+    pool_.reset();          // Its threads end with the epoch that has them.
     pool_ = std::make_shared<WorkerPool>(
         WorkerPoolOptions{.num_workers = wanted,
                           .prefetch = ahead * parts,
                           .parts = parts,
-                          .is_helped = are_helped_,
                           .timeout = *options.timeout,
                           .prepare_thread = use_one_thread_one_by_one(),
                           .worker_init_fn = initializer(options.worker_init_fn)});

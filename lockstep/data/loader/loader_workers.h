@@ -21,20 +21,16 @@ std::int64_t parts_of_batch(const DataLoaderOptions& options, bool is_helped);
 // They stay from epoch to epoch.
 class LoaderWorkers {
  public:
-  explicit LoaderWorkers(bool are_helped) : are_helped_(are_helped) {}
-
   // Those of an epoch of so many batches of `parts` parts: no more than have something to do in it.
   // An epoch that was resumed may have had too few for the next one, which gets new ones; so does
   // one behind workers that could not be initialized. Null if the loader has no workers.
   std::shared_ptr<WorkerPool> for_epoch(const DataLoaderOptions& options, std::int64_t batches,
                                         std::int64_t parts);
 
-  [[nodiscard]] bool are_helped() const { return are_helped_; }
   // Whether there are some, of this process.
   [[nodiscard]] bool in_owner() const { return pool_ && pool_->in_owner(); }
 
  private:
-  bool are_helped_;  // See consumer_helps().
   std::shared_ptr<WorkerPool> pool_;
 };
 

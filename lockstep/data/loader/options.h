@@ -48,14 +48,15 @@ struct DataLoaderOptions {
   bool shuffle = false;
   AnySampler sampler;
   std::optional<BatchSampler> batch_sampler;
-  // Threads; 0: batches are made when they are asked for. Or kAuto: the data set then allows
-  // several threads at once, and who asks for an epoch's first batch helps to make it.
+  // Threads; 0: batches are made when they are asked for. Or kAuto: then the thread that asks for
+  // an epoch's first batch helps to make it, unless there is a worker_init_fn.
   int num_workers = 0;
   // Called by whoever makes the batch, with its samples in order.
   std::function<Sample(std::vector<Sample>)> collate_fn;
   bool pin_memory = false;  // Where there is a GPU.
   bool drop_last = false;
   // How long workers may take for the next batch; 0: for ever, Python's default. Ours is 30 min.
+  // What the caller makes itself has no limit.
   std::optional<std::chrono::milliseconds> timeout;
   // Called once in each worker, with its number, before the first batch is given. If it throws,
   // begin() throws that, and the next begin() tries with new workers.

@@ -35,7 +35,7 @@ WorkerPool::State::Dropped WorkerPool::State::replace(std::shared_ptr<const Job>
   count = next_count;
   claimed = 0;
   given = 0;
-  helped = options.is_helped ? count : 0;  // Until help() says how many.
+  helped = 0;
   due.reset();
   for (Worker& worker : workers) {
     worker.of_this_job = false;
@@ -135,7 +135,8 @@ std::string WorkerPool::State::activity() const {
     const Worker& worker = workers[id];
     text += (id == 0 ? "worker " : ", worker ") + std::to_string(id);
     if (!worker.initialized) {
-      text += " is still being initialized (worker_init_fn)";
+      text += std::string(" is still being initialized") +
+              (options.worker_init_fn ? " (worker_init_fn)" : "");
     } else if (worker.number < 0) {
       text += " waits for work";
     } else {
@@ -210,9 +211,9 @@ WorkerPool::Result WorkerPool::next() {
   if (++state.given % state.options.parts == 0) {
     state.due.reset();
   }
-  const bool one_has_rested = state.given == state.helped;
+  const bool one_may_rest = state.given <= state.helped;  // It would take the word and sleep on.
   lock.unlock();
-  if (one_has_rested) {
+  if (one_may_rest) {
     state.work.notify_all();
   } else {
     state.work.notify_one();
@@ -227,7 +228,9 @@ void WorkerPool::help(std::int64_t end) {
   require_owner();
   State& state = *state_;
   std::unique_lock lock(state.mutex);
-  state.helped = std::min(end, state.count);
+  if (state.claimed < end) {
+    state.helped = std::min(end, state.count);
+  }
   while (state.has_number() && state.claimed < end) {
     state.make(state.claimed++, lock);
   }
@@ -237,8 +240,6 @@ void WorkerPool::help(std::int64_t end) {
 std::int64_t WorkerPool::given() const { return state_->given; }
 
 int WorkerPool::num_workers() const { return state_->options.num_workers; }
-
-bool WorkerPool::is_helped() const { return state_->options.is_helped; }
 
 bool WorkerPool::has_init_error() const {
   const std::lock_guard lock(state_->mutex);

@@ -20,14 +20,10 @@ struct WorkerPoolOptions {
   std::int64_t prefetch = 2;
   // How many numbers make one batch together: messages name batches.
   std::int64_t parts = 1;
-  // The owner calls help() before the first next() of each job. Until what it helped with was
-  // given, one of several workers rests: it would take a core from those that are waited for.
-  bool is_helped = false;
   // How long next() waits for a batch, all its parts together, and how long the end of the pool
   // waits for a worker since it took its number; 0: for ever.
   std::chrono::milliseconds timeout{0};
-  // Called first in each worker. It does not throw, and nobody waits for a worker that has not come
-  // to it.
+  // Called first in each worker. It does not throw, and next() does not wait for it.
   std::function<void()> prepare_thread;
   // Called once in each worker, with its number, before any result is given. What it throws is
   // thrown by every next().
@@ -35,7 +31,7 @@ struct WorkerPoolOptions {
 };
 
 // One thread at a time calls its functions. In a fork of the process that made it there are no
-// workers: start() and next() throw UsageError there, and its end does nothing.
+// workers: start(), next() and help() throw UsageError there, and its end does nothing.
 class WorkerPool {
  public:
   using Result = std::shared_ptr<void>;
@@ -62,14 +58,15 @@ class WorkerPool {
   // next one. If workers could not be initialized, throws what was thrown in that of the lowest
   // number, after all have tried: which error comes does not depend on who was faster.
   Result next();
-  // Makes numbers below `end` in the calling thread, those that no worker has taken, for who would
-  // wait for them otherwise. What a number throws next() throws in its turn.
+  // Makes numbers below `end` in the calling thread, those that no worker has taken and that may be
+  // made ahead, for a caller that would wait for them otherwise. There is no time limit. Until
+  // next() has given all below `end`, one of several workers rests: it would take a core from those
+  // that are waited for. What a number throws next() throws in its turn.
   void help(std::int64_t end);
   // How many numbers next() is through with, of this job.
   [[nodiscard]] std::int64_t given() const;
 
   [[nodiscard]] int num_workers() const;
-  [[nodiscard]] bool is_helped() const;
   // Whether worker_init_fn has thrown in a worker: next() gives nothing then.
   [[nodiscard]] bool has_init_error() const;
 

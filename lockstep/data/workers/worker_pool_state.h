@@ -54,7 +54,7 @@ struct WorkerPool::State {
   std::vector<Slot> slots;
   std::vector<Worker> workers;
   int initializing;         // How many have not been through worker_init_fn.
-  std::int64_t helped = 0;  // While fewer numbers were given, one worker rests.
+  std::int64_t helped = 0;  // The end of what help() has helped with.
   bool closing = false;
 
   [[nodiscard]] bool has_number() const {
