@@ -8,13 +8,13 @@ from jobs import HERE, environment, fail, ours, run
 
 MODES = ("exact", "fast")
 # At 32 pixels most crops of the photographs are decoded at half their size or less.
-FLAGS = ["--model", "resnet18", "--input-size", 32, "--batch-size", 32, "--opt", "adamw", "--json"]
+FLAGS = ["--model", "convnet", "--input-size", 32, "--batch-size", 32, "--opt", "adamw", "--json"]
 
 
 def photo_folder(options):
     folder = options.folder / "class-photos"
     if not folder.exists():
-        for part, first, count in (("train", 0, options.photos), ("val", options.photos, max(10, options.photos // 5))):
+        for part, first, count in (("train", 0, options.photos), ("val", options.photos, max(10, options.photos * 2 // 5))):
             done = subprocess.run([options.python, HERE.parent / "peers" / "class_photos.py", folder / part, str(first), str(count)],
                                   capture_output=True, text=True)
             if done.returncode != 0:
@@ -36,7 +36,7 @@ def measure(options, name):
 
 
 def show(options, tables):
-    print(f"accuracy with exact and fast decoding, ResNet-18 at 32 pixels, {options.photos} photographs, {options.epochs} "
+    print(f"accuracy with exact and fast decoding, a convnet at 32 pixels, {options.photos} photographs, {options.epochs} "
           f"epochs, {options.ranks} ranks, mean Acc@1 of {options.seeds} seeds\n")
     print(f"{'':24} {'exact':>9} {'fast':>9} {'difference':>11}")
     for table in tables:
