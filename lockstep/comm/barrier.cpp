@@ -45,14 +45,14 @@ std::vector<int> not_arrived(Group::State& state, std::uint64_t number) {
 // Which ranks were missing and how that was noticed, as the first rank to notice saw it. All ranks
 // agree on this.
 struct MissingRanks {
-  std::string missing;   // "1, 3"; empty if all had come, or the store is gone too.
-  bool in_time = false;  // Something else than the deadline ended the wait.
+  std::string missing;       // "1, 3"; empty if all had come, or the store is gone too.
+  bool broke_early = false;  // The wait failed before its deadline.
 };
 
-MissingRanks find_missing(Group::State& state, std::uint64_t number, bool in_time) {
+MissingRanks find_missing(Group::State& state, std::uint64_t number, bool broke_early) {
   try {
     const std::string mine =
-        (in_time ? "broke:" : "late:") + join_numbers(not_arrived(state, number));
+        (broke_early ? "broke:" : "late:") + join_numbers(not_arrived(state, number));
     const auto key = "barrier/missing/" + std::to_string(number);
     const auto first = to_string(state.store->compareSet(key, {}, to_bytes(mine)));
     const auto colon = first.find(':');
@@ -93,8 +93,8 @@ void Group::barrier(const CollectiveOptions& options) const {
       waits_in->barrier(settings)->wait();
     });
   } catch (const PeerError& error) {
-    const bool in_time = error.cause() != PeerError::Cause::kLate;
-    const MissingRanks found = find_missing(*state_, number, in_time);
+    const bool broke_early = error.cause() != PeerError::Cause::kLate;
+    const MissingRanks found = find_missing(*state_, number, broke_early);
     if (found.missing.empty()) {
       throw;
     }
@@ -102,7 +102,7 @@ void Group::barrier(const CollectiveOptions& options) const {
     const std::string missing =
         (found.missing.find(',') == std::string::npos ? "rank " : "ranks ") + found.missing;
     const std::string late = lists(found.missing, rank()) ? " (this rank came too late)" : "";
-    if (found.in_time) {  // The cause says more: a rank ended, or called something else.
+    if (found.broke_early) {  // The cause says more: a rank ended, or called something else.
       throw PeerError((cause.starts_with(what) ? "" : what + ": ") + cause + "; " + missing +
                       " had not come to this barrier" + late);
     }

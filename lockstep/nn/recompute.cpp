@@ -101,7 +101,7 @@ Tensors without_undefined(Tensors tensors) {
   return tensors;
 }
 
-// The opposite.
+// Puts undefined tensors back where without_undefined() took them out; see defined_in().
 Tensors with_undefined(const Tensors& tensors, const std::vector<bool>& places) {
   Tensors all;
   std::size_t next = 0;

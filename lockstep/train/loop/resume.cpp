@@ -30,8 +30,9 @@ bool can_be_read(const std::string& path) {
   return is_open && !file.bad();
 }
 
-// A folder whose checkpoints are there, can be read, and are damaged, all of them.
-bool has_only_damaged(const std::string& folder) {
+// Whether the folder has checkpoints, and the files of all can be read. If loading them fails, it
+// is their contents that are damaged.
+bool has_readable_checkpoints(const std::string& folder) {
   bool has_one = false;
   for (const char* name : {"/last.pt", "/prev.pt"}) {
     std::error_code error;
@@ -62,7 +63,7 @@ LoadedCheckpoint read_named(const std::string& path, const std::string& flag,
     document = std::move(read.document);
     return {from_value(read.file, document.root, "cpu", document.format), read.file, read.reason};
   } catch (const IoError& error) {
-    if (flag != "--init-weights" && has_only_damaged(path)) {
+    if (flag != "--init-weights" && has_readable_checkpoints(path)) {
       throw UsageError(error.what() + std::string("; HINT: ") + hint_beside_damaged(path, flag));
     }
     if (flag.empty() || !can_be_read(path)) {
