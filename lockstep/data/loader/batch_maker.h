@@ -1,4 +1,4 @@
-// Makes a batch of an epoch: what a worker does, or the thread that asks for it.
+// Makes a batch of an epoch: what a worker does.
 #pragma once
 
 #include <cstddef>

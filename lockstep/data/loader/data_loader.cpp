@@ -49,13 +49,12 @@ std::optional<DistributedSampler> as_distributed(const Sampler& sampler) {
 
 struct DataLoader::State {
   State(std::shared_ptr<const Dataset> set, DataLoaderOptions given)
-      : helps(consumer_helps(given)),
-        options(checked(std::move(given), *set)),
+      : options(checked(std::move(given), *set)),
         sampler(options.batch_sampler ? nullptr : sampler_of(options, set->size())),
         distributed(as_distributed(sampler ? *sampler : options.batch_sampler->sampler())),
         maker(std::make_shared<const BatchMaker>(std::move(set), options.collate_fn,
                                                  options.batch_transform)),
-        parts(maker->shares_batches() ? parts_of_batch(options, helps) : 1) {}
+        parts(maker->shares_batches() ? parts_of_batch(options) : 1) {}
 
   // Where the next epoch begins, if the sampler knows positions.
   [[nodiscard]] SamplerPosition next_start() const {
@@ -103,8 +102,7 @@ struct DataLoader::State {
         transfer.emplace(options.pin_memory, options.device);
       }
       const EpochWorkers of_epoch{.pool = workers.for_epoch(options, plan->size(), parts),
-                                  .parts = parts,
-                                  .are_helped = helps && parts > 1};
+                                  .parts = parts};
       return std::make_shared<Epoch>(std::move(plan), maker, *transfer, of_epoch);
     } catch (...) {
       repeat_begun();
@@ -136,7 +134,6 @@ struct DataLoader::State {
     }
   }
 
-  bool helps;  // With the first batch of an epoch; see consumer_helps().
   DataLoaderOptions options;
   std::shared_ptr<Sampler> sampler;  // Null if there is a batch sampler.
   std::optional<DistributedSampler> distributed;

@@ -1,20 +1,11 @@
 #include "lockstep/data/loader/epoch.h"
 
-#include <c10/core/InferenceMode.h>
-
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/data/loader/one_thread.h"
 
 namespace lockstep::data {
 namespace {
-
-// What the caller makes has the bits, and the kind of tensors, that it would have from a worker.
-struct AsAWorker {
-  const OneThread one_thread;
-  const c10::InferenceMode no_inference_mode{false};
-};
 
 std::unique_ptr<Sample> finished(Transferred batch) {
   return std::make_unique<Sample>(Transfer::finish(std::move(batch)));
@@ -29,8 +20,7 @@ DataLoader::Epoch::Epoch(std::shared_ptr<const EpochPlan> plan,
       maker_(std::move(maker)),
       transfer_(transfer),
       pool_(std::move(workers.pool)),
-      parts_(workers.parts),
-      are_helped_(workers.are_helped) {
+      parts_(workers.parts) {
   if (!pool_) {
     return;
   }
@@ -62,10 +52,6 @@ std::unique_ptr<Sample> DataLoader::Epoch::next() {
 // All parts of the batch are waited for, also if one has failed: of several errors that of the
 // first sample is thrown, as it would be without parts.
 std::unique_ptr<Sample> DataLoader::Epoch::next_of_workers() {
-  if (are_helped_ && given_ == 0) {
-    const AsAWorker as_a_worker;
-    pool_->help(parts_);
-  }
   WorkerPool::Result result;
   for (std::int64_t got = pool_->given(); got < (given_ + 1) * parts_; got = pool_->given()) {
     try {

@@ -17,8 +17,7 @@ namespace lockstep::data {
 // Null without workers.
 struct EpochWorkers {
   std::shared_ptr<WorkerPool> pool;
-  std::int64_t parts = 1;   // In a batch, made by several of them; see SharedBatches.
-  bool are_helped = false;  // By the caller of next(), with the first batch.
+  std::int64_t parts = 1;  // In a batch, made by several of them; see SharedBatches.
 };
 
 class DataLoader::Epoch {
@@ -44,7 +43,6 @@ class DataLoader::Epoch {
   Transfer transfer_;
   std::shared_ptr<WorkerPool> pool_;
   std::int64_t parts_;
-  bool are_helped_;
   std::shared_ptr<SharedBatches> batches_;  // Null if a batch has one part.
   std::int64_t given_ = 0;
   std::exception_ptr error_;  // From a part of the next batch.

@@ -1,7 +1,5 @@
 #include "lockstep/data/loader/loader_workers.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <functional>
 #include <mutex>
@@ -13,38 +11,30 @@
 namespace lockstep::data {
 namespace {
 
-// In a fork LibTorch makes its threads anew on first use, and two at a time fail at that.
-std::function<void()> use_one_thread_one_by_one() {
-  return [one_by_one = std::make_shared<std::mutex>()] {
-    const std::lock_guard lock(*one_by_one);
-    use_one_thread();
-  };
-}
-
-std::function<void(int)> initializer(const std::function<void(int)>& worker_init_fn) {
-  if (!worker_init_fn) {
-    return nullptr;
-  }
-  return [worker_init_fn](int worker) {
-    with_place(
-        [&] { return "DataLoader: worker_init_fn of worker " + std::to_string(worker) + ": "; },
-        [&] { worker_init_fn(worker); });
+// What each worker calls before its first batch.
+std::function<void(int)> initializer(const DataLoaderOptions& options) {
+  // In a fork LibTorch makes its threads anew on first use, and two at a time fail at that.
+  const auto one_by_one = std::make_shared<std::mutex>();
+  return [one_by_one, user = options.worker_init_fn](int worker) {
+    {
+      const std::lock_guard lock(*one_by_one);
+      use_one_thread();
+    }
+    if (user) {
+      with_place(
+          [&] { return "DataLoader: worker_init_fn of worker " + std::to_string(worker) + ": "; },
+          [&] { user(worker); });
+    }
   };
 }
 
 }  // namespace
 
-bool consumer_helps(const DataLoaderOptions& given) {
-  return given.num_workers == kAuto && !given.worker_init_fn;
-}
-
-std::int64_t parts_of_batch(const DataLoaderOptions& options, bool is_helped) {
+std::int64_t parts_of_batch(const DataLoaderOptions& options) {
   constexpr std::int64_t kFewestSamples = 4;
-  constexpr std::int64_t kHelped = 8;  // Nobody waits long for a worker that has begun late.
   const std::int64_t samples =
       options.batch_sampler ? options.batch_sampler->batch_size() : options.batch_size;
-  const std::int64_t wanted = std::max<std::int64_t>(options.num_workers, is_helped ? kHelped : 1);
-  return std::clamp<std::int64_t>(samples / kFewestSamples, 1, wanted);
+  return std::clamp<std::int64_t>(samples / kFewestSamples, 1, std::max(options.num_workers, 1));
 }
 
 std::shared_ptr<WorkerPool> LoaderWorkers::for_epoch(const DataLoaderOptions& options,
@@ -53,15 +43,12 @@ std::shared_ptr<WorkerPool> LoaderWorkers::for_epoch(const DataLoaderOptions& op
   const int wanted = static_cast<int>(std::min<std::int64_t>(options.num_workers, most));
   if (wanted > 0 && (!in_owner() || pool_->num_workers() < wanted || pool_->has_init_error())) {
     const std::int64_t ahead = std::int64_t{*options.prefetch_factor} * wanted;
-    at::get_num_threads();  // Makes LibTorch's threads anew in a fork, before others ask.
-    pool_.reset();          // Its threads end with the epoch that has them.
-    pool_ = std::make_shared<WorkerPool>(
-        WorkerPoolOptions{.num_workers = wanted,
-                          .prefetch = ahead * parts,
-                          .parts = parts,
-                          .timeout = *options.timeout,
-                          .prepare_thread = use_one_thread_one_by_one(),
-                          .worker_init_fn = initializer(options.worker_init_fn)});
+    pool_.reset();  // Its threads end with the epoch that has them.
+    pool_ = std::make_shared<WorkerPool>(WorkerPoolOptions{.num_workers = wanted,
+                                                           .prefetch = ahead * parts,
+                                                           .parts = parts,
+                                                           .timeout = *options.timeout,
+                                                           .worker_init_fn = initializer(options)});
   }
   return pool_;
 }

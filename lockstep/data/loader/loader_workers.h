@@ -10,13 +10,9 @@
 
 namespace lockstep::data {
 
-// Whether the thread that asks for an epoch's first batch makes parts of it, too, while workers
-// only begin. Not where somebody counts on the threads that were asked for, or initializes them.
-bool consumer_helps(const DataLoaderOptions& given);
-
 // So that the first batch is there soon, and workers have something to do where there are fewer
 // batches than workers. A part has some samples, so that taking it costs little beside them.
-std::int64_t parts_of_batch(const DataLoaderOptions& options, bool is_helped);
+std::int64_t parts_of_batch(const DataLoaderOptions& options);
 
 // They stay from epoch to epoch.
 class LoaderWorkers {

@@ -8,16 +8,4 @@ namespace lockstep::data {
 // number, unlike with at::set_num_threads(), which threads to come take over.
 void use_one_thread();
 
-// The same while it lives.
-class OneThread {
- public:
-  OneThread();
-  ~OneThread();
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 }  // namespace lockstep::data

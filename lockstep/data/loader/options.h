@@ -48,15 +48,12 @@ struct DataLoaderOptions {
   bool shuffle = false;
   AnySampler sampler;
   std::optional<BatchSampler> batch_sampler;
-  // Threads; 0: batches are made when they are asked for. Or kAuto: then the thread that asks for
-  // an epoch's first batch helps to make it, unless there is a worker_init_fn.
-  int num_workers = 0;
-  // Called by whoever makes the batch, with its samples in order.
+  int num_workers = 0;  // Threads; 0: batches are made when they are asked for. Or kAuto.
+  // Called by workers, with the samples of a batch in order.
   std::function<Sample(std::vector<Sample>)> collate_fn;
   bool pin_memory = false;  // Where there is a GPU.
   bool drop_last = false;
-  // How long workers may take for the next batch; 0: for ever, Python's default. Ours is 30 min.
-  // What the caller makes itself has no limit.
+  // How long the next batch may take, with workers; 0: for ever, Python's default. Ours is 30 min.
   std::optional<std::chrono::milliseconds> timeout;
   // Called once in each worker, with its number, before the first batch is given. If it throws,
   // begin() throws that, and the next begin() tries with new workers.
@@ -66,8 +63,8 @@ struct DataLoaderOptions {
   std::optional<int> prefetch_factor;  // Batches made ahead by each worker; 2 unless given.
   // Not in Python: where batches are copied to, ahead of their use, on a stream of their own.
   std::optional<c10::Device> device;
-  // Not in Python: what is done to each batch by whoever makes it. Its random numbers follow from
-  // seed, epoch and the batch's first index.
+  // Not in Python: what is done to each batch, by workers. Its random numbers follow from seed,
+  // epoch and the batch's first index.
   BatchTransform batch_transform;
 };
 

@@ -21,7 +21,7 @@ class SharedBatches {
   SharedBatches(std::shared_ptr<const EpochPlan> plan, std::shared_ptr<const BatchMaker> maker,
                 const Transfer& transfer, std::int64_t parts);
 
-  // Makes part `number` % parts of batch `number` / parts. What it gives has the batch
+  // Makes part `number` % parts of batch `number` / parts, in a worker. What it gives has the batch
   // once all parts of it were made, each once; not if one of them has thrown.
   std::shared_ptr<Transferred> make_part(std::int64_t number);
 

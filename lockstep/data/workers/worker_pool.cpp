@@ -35,7 +35,6 @@ WorkerPool::State::Dropped WorkerPool::State::replace(std::shared_ptr<const Job>
   count = next_count;
   claimed = 0;
   given = 0;
-  helped = 0;
   due.reset();
   for (Worker& worker : workers) {
     worker.of_this_job = false;
@@ -48,7 +47,7 @@ void WorkerPool::State::run(int id) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
   initialize(id, lock);
   while (!worker.init_error) {
-    work.wait(lock, [&] { return closing || (has_number() && !rests(id)); });
+    work.wait(lock, [this] { return closing || has_number(); });
     if (closing) {
       break;
     }
@@ -62,15 +61,10 @@ void WorkerPool::State::initialize(int id, std::unique_lock<std::mutex>& lock) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
   worker.since = Clock::now();
   std::exception_ptr error;
-  if (!closing) {
+  if (options.worker_init_fn && !closing) {
     lock.unlock();
-    if (options.prepare_thread) {
-      options.prepare_thread();
-    }
     try {
-      if (options.worker_init_fn) {
-        options.worker_init_fn(id);
-      }
+      options.worker_init_fn(id);
     } catch (...) {
       error = std::current_exception();
     }
@@ -78,7 +72,7 @@ void WorkerPool::State::initialize(int id, std::unique_lock<std::mutex>& lock) {
   }
   worker.init_error = error;
   worker.initialized = true;
-  initializing -= options.worker_init_fn ? 1 : 0;
+  --initializing;
   changed.notify_all();
 }
 
@@ -97,16 +91,12 @@ void WorkerPool::State::rethrow_init_error() const {
 
 void WorkerPool::State::work_on_next(int id, std::unique_lock<std::mutex>& lock) {
   Worker& worker = workers[static_cast<std::size_t>(id)];
-  worker.number = claimed++;
-  worker.of_this_job = true;
-  worker.since = Clock::now();
-  make(worker.number, lock);
-  worker.number = -1;
-}
-
-void WorkerPool::State::make(std::int64_t number, std::unique_lock<std::mutex>& lock) {
+  const std::int64_t number = claimed++;
   const std::uint64_t of_job = jobs;
   std::shared_ptr<const Job> present = job;
+  worker.number = number;
+  worker.of_this_job = true;
+  worker.since = Clock::now();
   lock.unlock();
 
   Slot made{.ready = true};
@@ -118,6 +108,7 @@ void WorkerPool::State::make(std::int64_t number, std::unique_lock<std::mutex>& 
   present.reset();
 
   lock.lock();
+  worker.number = -1;
   if (of_job == jobs) {
     slot(number) = std::move(made);
     changed.notify_all();
@@ -135,8 +126,7 @@ std::string WorkerPool::State::activity() const {
     const Worker& worker = workers[id];
     text += (id == 0 ? "worker " : ", worker ") + std::to_string(id);
     if (!worker.initialized) {
-      text += std::string(" is still being initialized") +
-              (options.worker_init_fn ? " (worker_init_fn)" : "");
+      text += " is still being initialized (worker_init_fn)";
     } else if (worker.number < 0) {
       text += " waits for work";
     } else {
@@ -211,29 +201,12 @@ WorkerPool::Result WorkerPool::next() {
   if (++state.given % state.options.parts == 0) {
     state.due.reset();
   }
-  const bool one_may_rest = state.given <= state.helped;  // It would take the word and sleep on.
   lock.unlock();
-  if (one_may_rest) {
-    state.work.notify_all();
-  } else {
-    state.work.notify_one();
-  }
+  state.work.notify_one();
   if (slot.error) {
     std::rethrow_exception(slot.error);
   }
   return std::move(slot.result);
-}
-
-void WorkerPool::help(std::int64_t end) {
-  require_owner();
-  State& state = *state_;
-  std::unique_lock lock(state.mutex);
-  if (state.claimed < end) {
-    state.helped = std::min(end, state.count);
-  }
-  while (state.has_number() && state.claimed < end) {
-    state.make(state.claimed++, lock);
-  }
 }
 
 // Workers only read it, so its writer's thread needs no lock.

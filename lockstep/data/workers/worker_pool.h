@@ -23,15 +23,13 @@ struct WorkerPoolOptions {
   // How long next() waits for a batch, all its parts together, and how long the end of the pool
   // waits for a worker since it took its number; 0: for ever.
   std::chrono::milliseconds timeout{0};
-  // Called first in each worker. It does not throw, and next() does not wait for it.
-  std::function<void()> prepare_thread;
   // Called once in each worker, with its number, before any result is given. What it throws is
   // thrown by every next().
   std::function<void(int worker)> worker_init_fn;
 };
 
 // One thread at a time calls its functions. In a fork of the process that made it there are no
-// workers: start(), next() and help() throw UsageError there, and its end does nothing.
+// workers: start() and next() throw UsageError there, and its end does nothing.
 class WorkerPool {
  public:
   using Result = std::shared_ptr<void>;
@@ -58,11 +56,6 @@ class WorkerPool {
   // next one. If workers could not be initialized, throws what was thrown in that of the lowest
   // number, after all have tried: which error comes does not depend on who was faster.
   Result next();
-  // Makes numbers below `end` in the calling thread, those that no worker has taken and that may be
-  // made ahead, for a caller that would wait for them otherwise. There is no time limit. Until
-  // next() has given all below `end`, one of several workers rests: it would take a core from those
-  // that are waited for. What a number throws next() throws in its turn.
-  void help(std::int64_t end);
   // How many numbers next() is through with, of this job.
   [[nodiscard]] std::int64_t given() const;
 

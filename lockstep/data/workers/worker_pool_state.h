@@ -38,7 +38,7 @@ struct WorkerPool::State {
       : options(std::move(pool_options)),
         slots(static_cast<std::size_t>(options.prefetch)),
         workers(static_cast<std::size_t>(options.num_workers)),
-        initializing(options.worker_init_fn ? options.num_workers : 0) {}
+        initializing(options.num_workers) {}
 
   const WorkerPoolOptions options;
   std::mutex mutex;
@@ -47,21 +47,17 @@ struct WorkerPool::State {
   std::shared_ptr<const Job> job;
   std::uint64_t jobs = 0;  // How many were started: tells results of the present one.
   std::int64_t count = 0;
-  std::int64_t claimed = 0;     // By workers, or by help().
+  std::int64_t claimed = 0;     // By workers.
   std::int64_t given = 0;       // By next().
   std::optional<Deadline> due;  // For the batch that next() is at; one for all its parts.
   // Number n is in slot n % prefetch: those in use are from `given` to `given` + prefetch - 1.
   std::vector<Slot> slots;
   std::vector<Worker> workers;
-  int initializing;         // How many have not been through worker_init_fn.
-  std::int64_t helped = 0;  // The end of what help() has helped with.
+  int initializing;  // How many are not initialized.
   bool closing = false;
 
   [[nodiscard]] bool has_number() const {
     return claimed < count && claimed < given + options.prefetch;
-  }
-  [[nodiscard]] bool rests(int id) const {
-    return given < helped && id > 0 && id == options.num_workers - 1;
   }
   Slot& slot(std::int64_t number) {
     return slots[static_cast<std::size_t>(number % options.prefetch)];
@@ -82,8 +78,6 @@ struct WorkerPool::State {
   // With the lock held.
   void initialize(int id, std::unique_lock<std::mutex>& lock);
   void work_on_next(int id, std::unique_lock<std::mutex>& lock);
-  // Makes `number`, which the caller has claimed.
-  void make(std::int64_t number, std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool has_init_error() const;
   void rethrow_init_error() const;
   void wait_for_end(Worker& worker, std::unique_lock<std::mutex>& lock);

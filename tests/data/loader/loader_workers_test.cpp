@@ -1,20 +1,15 @@
 // The workers of a DataLoader: errors, timeouts, being left, forks.
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <c10/core/InferenceMode.h>
 #include <gmock/gmock.h>
 
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <latch>
 #include <map>
-#include <set>
 #include <stdexcept>
-#include <thread>
 
 #include "lockstep/base/error.h"
 #include "lockstep/data/datasets/image_folder_dataset.h"
@@ -39,7 +34,7 @@ TEST(DataLoader, AnErrorArrivesWithIndexAndPath) {
     write_file(folder.file("a/" + std::to_string(i) + ".ppm"), "P3 1 1 255 1 2 3");
   }
   write_file(folder.file("a/4.ppm"), "P3 1 1 255 1");  // Cut off.
-  for (const int workers : {0, 2, kAuto}) {
+  for (const int workers : {0, 2}) {
     DataLoader loader(ImageFolder(index_image_folder(folder.file(""))),
                       {.batch_size = 2, .num_workers = workers});
     auto batch = loader.begin();
@@ -51,44 +46,6 @@ TEST(DataLoader, AnErrorArrivesWithIndexAndPath) {
     ++batch;
     EXPECT_TRUE(batch == loader.end());
   }
-}
-
-// The samples that the calling thread makes of 128 in two batches. Workers wait for its first one,
-// if it helps.
-std::set<std::int64_t> made_by_caller(DataLoaderOptions options, bool helps) {
-  std::set<std::int64_t> made;
-  std::latch helped(helps ? 1 : 0);
-  const Costly samples(128, [&, caller = std::this_thread::get_id()](std::int64_t index) {
-    EXPECT_EQ(at::get_num_threads(), 1);
-    EXPECT_FALSE(c10::InferenceMode::is_enabled());
-    if (std::this_thread::get_id() != caller) {
-      helped.wait();
-    } else if (made.insert(index); made.size() == 1) {
-      helped.count_down();
-    }
-  });
-  options.batch_size = 64;
-  options.timeout = std::chrono::seconds(60);
-  DataLoader loader(samples, options);
-  const Batches batches = epoch_of(loader);
-  EXPECT_EQ(batches.size(), 2U);
-  EXPECT_EQ(batches.at(0).front(), 0);
-  EXPECT_EQ(batches.at(1).back(), 127);
-  return made;
-}
-
-TEST(DataLoader, WhoWaitsForTheFirstBatchHelpsAutomaticWorkers) {
-  ::setenv("LOCAL_WORLD_SIZE", "100000", 1);  // One worker, whatever machine this is.
-  at::set_num_threads(2);
-  const c10::InferenceMode of_the_caller;
-  const auto made = made_by_caller({.num_workers = kAuto}, /*helps=*/true);
-  EXPECT_GE(made.size(), 8U) << "a part of eight; the worker has one";
-  EXPECT_LT(*made.rbegin(), 64) << "later batches are made ahead";
-  EXPECT_EQ(at::get_num_threads(), 2);
-  EXPECT_THAT(made_by_caller({.num_workers = 1}, /*helps=*/false), ::testing::IsEmpty());
-  EXPECT_THAT(made_by_caller({.num_workers = kAuto, .worker_init_fn = [](int) {}},
-                             /*helps=*/false),
-              ::testing::IsEmpty());
 }
 
 TEST(DataLoader, AugmentedPicturesDoNotDependOnWorkersOrRanks) {
@@ -285,9 +242,7 @@ TEST(DataLoader, AnIteratorOfAnEpochThatWasGivenUpSaysSo) {
 
 TEST(DataLoader, AForkMayUseItAnew) {
   at::set_num_threads(2);  // Else LibTorch has nothing to make anew in a fork.
-  const Costly samples(30, [](std::int64_t) { (void)at::ones({1 << 16}).sum(); });
-  DataLoader loader(samples, {.batch_size = 10, .num_workers = 4});
-  DataLoader automatic(samples, {.batch_size = 10, .num_workers = kAuto});
+  DataLoader loader(Watched(30, [](std::int64_t) {}), {.batch_size = 10, .num_workers = 4});
   auto batch = loader.begin();
   for (int i = 0; i < 20; ++i) {  // What goes wrong there is a matter of chance.
     const int status = test::run_in_child([&] {
@@ -296,7 +251,7 @@ TEST(DataLoader, AForkMayUseItAnew) {
         return 1;
       } catch (const UsageError&) {
       }
-      return epoch_of(loader).size() == 3 && epoch_of(automatic).size() == 3 ? 0 : 2;
+      return epoch_of(loader).size() == 3 ? 0 : 2;
     });
     ASSERT_EQ(status, 0);
   }

@@ -51,11 +51,4 @@ class Watched : public Dataset {
   std::function<void(std::int64_t)> look_;
 };
 
-// Its workers make batches together.
-class Costly : public Watched {
- public:
-  using Watched::Watched;
-  [[nodiscard]] bool shares_batches() const override { return true; }
-};
-
 }  // namespace lockstep::data

@@ -26,14 +26,5 @@ TEST(UseOneThread, HoldsForTheCallingThreadAlone) {
   EXPECT_EQ(threads_of_a_new_thread(/*one=*/false), 3);
 }
 
-TEST(UseOneThread, ThatOfACallerIsOverWithItsScope) {
-  at::set_num_threads(3);
-  {
-    const OneThread one;
-    EXPECT_EQ(at::get_num_threads(), 1);
-  }
-  EXPECT_EQ(at::get_num_threads(), 3);
-}
-
 }  // namespace
 }  // namespace lockstep::data

@@ -22,6 +22,13 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
+// Its workers make batches together.
+class Costly : public Watched {
+ public:
+  using Watched::Watched;
+  [[nodiscard]] bool shares_batches() const override { return true; }
+};
+
 // Two workers, and two parts of four samples.
 DataLoaderOptions two_parts() {
   return {.batch_size = 8, .num_workers = 2, .timeout = std::chrono::seconds(20)};

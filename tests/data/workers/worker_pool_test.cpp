@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <latch>
 #include <mutex>
 #include <set>
@@ -39,80 +38,6 @@ TEST(WorkerPool, GivesResultsInOrderWhoeverIsFaster) {
       6);
   EXPECT_THAT(all_of(pool), ElementsAre(0, 1, 2, 3, 4, 5));
   EXPECT_EQ(pool.next(), nullptr) << "behind the end";
-}
-
-TEST(WorkerPool, WhoHelpsMakesWhatNoWorkerHasTaken) {
-  std::latch worker_is_at_0(1);
-  std::latch caller_is_done(1);
-  std::set<std::int64_t> helped;
-  WorkerPool pool({.num_workers = 1, .prefetch = 8});
-  pool.start(
-      [&, caller = std::this_thread::get_id()](std::int64_t number) {
-        if (std::this_thread::get_id() == caller) {
-          helped.insert(number);
-        } else if (number == 0) {
-          worker_is_at_0.count_down();
-          caller_is_done.wait();
-        }
-        if (number == 1) {
-          throw IoError("no number 1");
-        }
-        return number_as_result(number);
-      },
-      4);
-  worker_is_at_0.wait();
-  pool.help(3);
-  EXPECT_THAT(helped, ElementsAre(1, 2));
-  caller_is_done.count_down();
-  EXPECT_EQ(number_of(pool.next()), 0);
-  EXPECT_THAT([&] { pool.next(); }, ThrowsMessage<IoError>("no number 1"));
-  EXPECT_EQ(number_of(pool.next()), 2);
-  EXPECT_EQ(number_of(pool.next()), 3);
-  pool.help(100);
-  EXPECT_THAT(helped, ElementsAre(1, 2)) << "it is over";
-}
-
-TEST(WorkerPool, OfTwoWorkersOneRestsUntilWhatTheCallerHelpedWithIsGiven) {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::set<std::thread::id> workers;  // That have taken a number since the caller helps.
-  std::int64_t first_of_caller = -1;
-  bool is_given = false;
-  WorkerPool pool({.num_workers = 2, .prefetch = 12});
-  const auto caller = std::this_thread::get_id();
-  for (int job = 0; job < 2; ++job) {
-    workers.clear();
-    first_of_caller = -1;
-    is_given = false;
-    pool.start(
-        [&](std::int64_t number) {
-          std::unique_lock lock(mutex);
-          if (std::this_thread::get_id() == caller) {
-            first_of_caller = first_of_caller < 0 ? number : first_of_caller;
-          } else {
-            if (first_of_caller >= 0 && number > first_of_caller) {
-              workers.insert(std::this_thread::get_id());
-            }
-            changed.notify_all();
-            changed.wait_for(lock, milliseconds(1));  // The other one could take the next.
-          }
-          // Both must work then, else this is for ever. There is nothing to take behind the last.
-          const bool may_wait = number >= 10 && number < 59;
-          changed.wait(lock, [&] { return !is_given || workers.size() == 2 || !may_wait; });
-          return number_as_result(number);
-        },
-        60);
-    pool.help(10);
-    for (int number = 0; number < 9; ++number) {
-      EXPECT_EQ(number_of(pool.next()), number);
-    }
-    {
-      const std::lock_guard lock(mutex);
-      EXPECT_LE(workers.size(), 1U);
-      is_given = true;
-    }
-    EXPECT_EQ(all_of(pool).size(), 51U);
-  }
 }
 
 TEST(WorkerPool, MakesAsManyAheadAsAskedAndNoMore) {
