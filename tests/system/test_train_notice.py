@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from conftest import stop, wait_for
-from training import checkpoint, ranks, start, wait_for_steps, write_idx
+from conftest import wait_for
+from training import checkpoint, ranks, start, stop_rank, wait_for_steps, write_idx
 
 RUN = "runs/data-convnet"
 # 4 steps an epoch, and 2000 batches of validation for each of two ranks.
@@ -33,8 +33,7 @@ def test_ranks_have_the_time_to_save_that_was_asked_for(tmp_path, data):
     assert job.returncode == 143 and "with 77 s to end" in err
     job = start(tmp_path, *FLAGS, "--shutdown-timeout", 1)
     wait_for_steps(tmp_path / RUN, STEPS + 1, job)
-    stopped = ranks(tmp_path)[1]
-    stop(stopped)
+    stop_rank(tmp_path, 1)
     job.send_signal(signal.SIGTERM)
     err = job.communicate(timeout=60)[1]
     assert "did not end within 1 s: killed" in err
@@ -90,8 +89,7 @@ def test_a_rank_that_dies_after_a_notice_is_not_restarted(tmp_path, data):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS, "--max-restarts", 3)
     wait_for_steps(tmp_path / RUN, STEPS, job)
-    rank = ranks(tmp_path)[0]
-    stop(rank)  # So that it dies before it can obey.
+    rank = stop_rank(tmp_path, 0)  # So that it dies before it can obey.
     job.send_signal(signal.SIGUSR1)
     wait_for(lambda: is_pending(rank, signal.SIGUSR1), what="a notice that waits")
     os.kill(rank, signal.SIGKILL)

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from conftest import stop, wait_for
-from training import (checkpoint, command, environment, metrics, ranks, require_same, start, train, wait_for_steps,
-                      write_idx)
+from training import (checkpoint, command, environment, metrics, require_same, start, stop_rank, train,
+                      wait_for_steps, write_idx)
 
 RUN = "runs/data-convnet"
 # 4 steps an epoch, and 2000 batches of validation for each of two ranks.
@@ -74,7 +74,7 @@ def test_a_second_signal_ends_all_at_once(tmp_path, data, whole, launcher):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS, "--shutdown-timeout", 120, env=marked(launcher))
     wait_for_checkpoint(job, tmp_path / RUN)
-    stop(ranks(tmp_path)[1])
+    stop_rank(tmp_path, 1)
     job.send_signal(signal.SIGINT)
     assert "SIGINT received" in job.stderr.readline()
     assert len(launcher.marked()) >= 4  # Launcher, agent, two ranks.

@@ -11,7 +11,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from job_launcher import BIN  # noqa: E402
+from job_launcher import BIN, state_of, stop  # noqa: E402
 
 STARTERS = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "PET_", "TORCHELASTIC_", "SLURM_", "PBS_", "OMPI_", "PMI")
 NO_TIMES = ("samples_per_second", "data_wait", "communication_wait", "gpu_utilization", "gpu_memory_bytes", "gpu_watts")
@@ -97,6 +97,22 @@ def ranks(folder):
         except OSError:
             pass
     return found
+
+
+def stop_rank(folder, rank):
+    """Returns the pid of the rank, which stands still, when the other ranks wait for it.
+
+    What it had sent before could still let them go on for a moment, up to the end of the job."""
+    pids = ranks(folder)
+    stop(pids[rank])
+    for other in set(pids.values()) - {pids[rank]}:
+        sleeps = 0
+        end = time.monotonic() + 30
+        while sleeps < 30:  # A rank that only lacks a core is in the state R.
+            sleeps = sleeps + 1 if state_of(other) == "S" else 0
+            assert time.monotonic() < end, "the other rank does not wait"
+            time.sleep(0.01)
+    return pids[rank]
 
 
 def wait_for_steps(run, steps, job):
