@@ -12,6 +12,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/workers/spread_threads.h"
 #include "lockstep/data/workers/worker_pool_state.h"
 
 namespace lockstep::data {
@@ -149,11 +150,15 @@ WorkerPool::WorkerPool(WorkerPoolOptions options) {
   }
   options.timeout = std::min<std::chrono::milliseconds>(options.timeout, kLongestTimeout);
   state_ = std::make_shared<State>(std::move(options));
+  const int core = present_core();
   for (int id = 0; id < state_->options.num_workers; ++id) {
     State::Worker& worker = state_->workers[static_cast<std::size_t>(id)];
     try {
       worker.since = Clock::now();  // It may be waited for before it runs.
-      worker.thread = std::thread([state = state_, id] { state->run(id); });
+      worker.thread = std::thread([state = state_, id, core] {
+        spread_thread(id, core);
+        state->run(id);
+      });
     } catch (const std::system_error& error) {
       stop_workers();
       throw IoError("DataLoader: worker " + std::to_string(id) + " of " +
