@@ -28,7 +28,7 @@ struct DecodeOptions {
   // not.
   bool apply_exif_orientation = false;
   // decode_part() may decode a JPEG at half, a quarter or an eighth of its size, where the part
-  // becomes much smaller than it is. The pixels differ a little then: 38 dB or more.
+  // becomes much smaller than it is. The pixels differ a little then: 38 dB or more in photographs.
   bool fast = false;
 };
 

@@ -35,8 +35,11 @@ struct Decoder {
 static_assert(std::is_trivially_destructible_v<Decoder>);
 
 constexpr unsigned kFullScale = 8;  // Libjpeg's scales are eighths.
-// At least so many times the pixels that are wanted are left by decoding at a smaller scale.
-constexpr double kReserve = 2.0;
+// What decoding at a smaller scale leaves of a part, on each side: so many times the pixels that
+// are wanted, and no fewer than these, because the edges of the part, which fall between two pixels
+// of the smaller picture, count for more in a small one.
+constexpr std::int64_t kReserve = 2;
+constexpr std::int64_t kFewestPixels = 96;
 
 // More scans than any encoder writes. A small file of empty scans would take hours.
 constexpr int kMostScans = 500;
@@ -203,7 +206,7 @@ JDIMENSION scaled(JDIMENSION pixels, unsigned scale) {
 // How far pixels can be reduced while decoding so that resizing still has enough of them.
 unsigned scale_for(const WantedPart& wanted) {
   const auto enough = [](std::int64_t have, std::int64_t want, unsigned scale) {
-    return static_cast<double>(have * scale) >= kReserve * static_cast<double>(want * kFullScale);
+    return have * scale >= std::max(kReserve * want, kFewestPixels) * kFullScale;
   };
   for (const unsigned scale : {1U, 2U, 4U}) {
     if (enough(wanted.box.width, wanted.size.width, scale) &&

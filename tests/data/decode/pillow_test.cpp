@@ -80,6 +80,26 @@ double psnr(std::span<const float> a, std::span<const float> b) {
   return 10 * std::log10(255.0 * 255.0 * static_cast<double>(a.size()) / sum);
 }
 
+TEST(Pillow, FastDecodesAtASmallerScaleIfThePartShrinks) {
+  const test::TemporaryFolder folder;
+  test::run_python("data/decode/photos.py", {folder.file("")});
+  const std::string file = read_file(folder.file("0.jpg"));  // Of 640x480 pixels.
+  const auto width = [&](Size size, bool fast) {
+    const auto choose = [&](Size image) {
+      return WantedPart{.box = {.width = image.width, .height = image.height}, .size = size};
+    };
+    const DecodedPart part = decode_part(file_bytes(file), choose, {.fast = fast});
+    EXPECT_EQ(part.box.width, static_cast<double>(part.image.width));
+    EXPECT_EQ(part.box.height * 4, part.box.width * 3);
+    return part.image.width;
+  };
+  EXPECT_EQ(width({60, 80}, false), 640);
+  EXPECT_EQ(width({121, 161}, true), 640);
+  EXPECT_EQ(width({120, 160}, true), 320);
+  EXPECT_EQ(width({60, 80}, true), 160);
+  EXPECT_EQ(width({1, 1}, true), 160) << "an eighth has 60 rows";
+}
+
 TEST(Pillow, FastCropsAreNearExactOnesAndExactOnesAreExact) {
   const test::TemporaryFolder folder;
   test::run_python("data/decode/photos.py", {folder.file("")});
@@ -87,9 +107,9 @@ TEST(Pillow, FastCropsAreNearExactOnesAndExactOnesAreExact) {
   for (const int photo : {0, 1, 2, 3, 4, 5, 6, 7}) {
     const std::string file = read_file(folder.file(std::to_string(photo) + ".jpg"));
     const Image whole = decode_image(file_bytes(file));
-    for (const std::int64_t size : {224, 96, 48, 24}) {
+    for (const std::int64_t size : {224, 96, 48, 32, 16, 4}) {
       const Compose compose({RandomResizedCrop{.size = size}, RandomHorizontalFlip{}, ToTensor{}});
-      for (std::uint64_t index = 0; index < 4; ++index) {
+      for (std::uint64_t index = 0; index < 6; ++index) {
         const SampleRandom random(1, 0, index);
         const FloatImage expected = compose.apply(whole, random);
         const FloatImage exact = compose.apply_to_file(file_bytes(file), {}, random);
