@@ -21,12 +21,15 @@
 #include "lockstep/data/datasets/table.h"
 #include "lockstep/data/readers/csv.h"
 #include "lockstep/data/samplers/random_samplers.h"
+#include "lockstep/train/input/folder_layout.h"
 #include "lockstep/train/input/image_parts.h"
 
 namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostClasses = 1'000'000;
 
 std::string checksum(const at::Tensor& tensor) {
   const auto contiguous = tensor.contiguous();
@@ -151,6 +154,11 @@ DataSource table(const TrainConfig& config) {
   source.is_split_by_seed = true;
   source.input = {all->data().size(1)};
   source.num_classes = all->target().max().item<std::int64_t>() + 1;
+  if (source.num_classes > kMostClasses) {
+    throw UsageError("'" + config.data + "' has the label " +
+                     std::to_string(source.num_classes - 1) + ", expected classes from 0 to " +
+                     std::to_string(kMostClasses - 1) + "; HINT: name the column with --label");
+  }
   source.index = index_of(source.train->size(), source.validation->size(),
                           checksum(all->data()) + "/" + checksum(all->target()));
   for (std::int64_t column = 0; column < mean.size(0); ++column) {
@@ -211,37 +219,35 @@ DataSource split_folder(const TrainConfig& config, const std::string& root) {
 }
 
 DataSource image_folder(const TrainConfig& config) {
-  const fs::path root(config.data);
-  if (!fs::is_directory(root / "train")) {
-    return split_folder(config, config.data);
+  const auto layout = folder_layout(config.data);
+  if (layout.validation.empty()) {
+    auto source = split_folder(config, layout.train);
+    source.warnings = layout.warnings;
+    return source;
   }
-  for (const char* name : {"val", "valid", "validation", "test"}) {
-    if (fs::is_directory(root / name)) {
-      require_class_folders((root / "train").string());
-      const auto train = data::index_image_folder((root / "train").string());
-      const auto validation = index_part((root / name).string(), train);
-      auto source = finish_folder(config, train);
-      const auto train_images = std::make_shared<data::ImageFolder>(train, train_transform(config),
-                                                                    train_reading(config, train));
-      const auto validation_images = std::make_shared<data::ImageFolder>(
-          validation, validation_transform(config), evaluation_reading(config, validation));
-      source.folders = {train_part(train_images), {"validation", validation_images}};
-      source.train = train_images;
-      source.validation = validation_images;
-      source.index = index_of(source.train->size(), source.validation->size(),
-                              checksum(train) + "/" + checksum(validation));
-      if (const auto test = index_test_part(root.string(), name, train, source.warnings)) {
-        const auto test_images = std::make_shared<data::ImageFolder>(
-            *test, validation_transform(config), evaluation_reading(config, *test));
-        source.folders.push_back({"test", test_images});
-        source.test = test_images;
-        source.test_index =
-            std::to_string(source.test->size()) + " samples, checksum " + checksum(*test);
-      }
-      return source;
-    }
+  require_class_folders(layout.train);
+  const auto train = data::index_image_folder(layout.train);
+  const auto validation = index_part(layout.validation, train);
+  auto source = finish_folder(config, train);
+  const auto train_images = std::make_shared<data::ImageFolder>(train, train_transform(config),
+                                                                train_reading(config, train));
+  const auto validation_images = std::make_shared<data::ImageFolder>(
+      validation, validation_transform(config), evaluation_reading(config, validation));
+  source.folders = {train_part(train_images), {"validation", validation_images}};
+  source.train = train_images;
+  source.validation = validation_images;
+  source.index = index_of(source.train->size(), source.validation->size(),
+                          checksum(train) + "/" + checksum(validation));
+  source.warnings = layout.warnings;
+  if (const auto test = index_test_part(layout.test, train, source.warnings)) {
+    const auto test_images = std::make_shared<data::ImageFolder>(
+        *test, validation_transform(config), evaluation_reading(config, *test));
+    source.folders.push_back({"test", test_images});
+    source.test = test_images;
+    source.test_index =
+        std::to_string(source.test->size()) + " samples, checksum " + checksum(*test);
   }
-  return split_folder(config, (root / "train").string());
+  return source;
 }
 
 [[noreturn]] void refuse_name(const std::string& data) {

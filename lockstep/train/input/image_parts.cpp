@@ -1,7 +1,6 @@
 #include "lockstep/train/input/image_parts.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <set>
 #include <utility>
@@ -41,26 +40,6 @@ void require_classes_of(const data::ImageFolderIndex& train, const data::ImageFo
 }
 
 }  // namespace
-
-void require_class_folders(const std::string& root) {
-  std::int64_t files = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry(root, error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (entry->is_directory(error)) {
-      return;
-    }
-    ++files;
-  }
-  if (!error) {  // Else whoever reads it says why it cannot.
-    throw UsageError("'" + root + "' has " +
-                     (files == 0 ? "nothing" : std::to_string(files) + " files and no folder") +
-                     " in it, expected a folder of images for each class, or files of idx or "
-                     "CIFAR; HINT: " +
-                     (std::filesystem::path(root) / "cat/1.jpg").string() + ", " +
-                     (std::filesystem::path(root) / "dog/2.jpg").string());
-  }
-}
 
 data::ImageReading train_reading(const TrainConfig& config, const data::ImageFolderIndex& index) {
   auto reading = evaluation_reading(config, index);
@@ -117,12 +96,10 @@ data::ImageFolderIndex index_part(const std::string& root, const data::ImageFold
   return index;
 }
 
-std::optional<data::ImageFolderIndex> index_test_part(const std::string& root,
-                                                      const std::string& validation,
+std::optional<data::ImageFolderIndex> index_test_part(const std::string& test,
                                                       const data::ImageFolderIndex& train,
                                                       std::vector<std::string>& warnings) {
-  const std::string test = (std::filesystem::path(root) / "test").string();
-  if (validation == "test" || !std::filesystem::is_directory(test)) {
+  if (test.empty()) {
     return std::nullopt;
   }
   try {

@@ -15,9 +15,6 @@
 
 namespace lockstep::train {
 
-// Throws UsageError that says what is expected if there is no folder in it, for a class.
-void require_class_folders(const std::string& root);
-
 // By --max-bad, --cache and --decode. What is not learned from is decoded exactly, so that fast
 // decoding is seen in the accuracy.
 data::ImageReading train_reading(const TrainConfig& config, const data::ImageFolderIndex& index);
@@ -37,10 +34,9 @@ std::function<bool(std::int64_t)> one_of(const std::vector<std::int64_t>& indice
 // it has other classes than that.
 data::ImageFolderIndex index_part(const std::string& root, const data::ImageFolderIndex& train);
 
-// `root`/test, unless that is the part which validates. Nothing if it is not there, or cannot be
-// scored, because it has no classes, say: then `warnings` has the reason.
-std::optional<data::ImageFolderIndex> index_test_part(const std::string& root,
-                                                      const std::string& validation,
+// Nothing if the path is empty, or if the part cannot be scored, because it has no classes, say:
+// then `warnings` has the reason.
+std::optional<data::ImageFolderIndex> index_test_part(const std::string& test,
                                                       const data::ImageFolderIndex& train,
                                                       std::vector<std::string>& warnings);
 

@@ -247,7 +247,8 @@ TEST(OpenData, WhatIsNoDataSaysWhatIsExpected) {
   for (const auto& [content, text] : {std::pair("", "no row of numbers in 0 lines"),
                                       {"\n \n", "no row of numbers in 2 lines"},
                                       {"a,b,class\n", "no row of numbers in 1 lines"},
-                                      {"1,2,0\n", "has 1 samples"}}) {
+                                      {"1,2,0\n", "has 1 samples"},
+                                      {"1,2,0\n1,3,1000000\n", "has the label 1000000"}}) {
     std::ofstream(folder.path + "/t.csv") << content;
     EXPECT_THAT([&] { open_data({.data = folder.path + "/t.csv"}); }, refused(text));
   }

@@ -1,0 +1,25 @@
+// Which folder inside a folder of images trains, which validates and which is the final test.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::train {
+
+struct FolderLayout {
+  std::string train;                  // The folder itself if it has a folder for each class.
+  std::string validation;             // Empty: a part of what trains is set aside.
+  std::string test;                   // Empty: there is none.
+  std::vector<std::string> warnings;  // Folders that are not used.
+};
+
+// By the names train, val (or valid, validation) and test, in large or small letters; without one
+// for validation the test validates. A folder of the name "train" without folders in it is a class
+// if there are others beside it. Throws UsageError that says where they are if the files of a data
+// set lie one folder below.
+FolderLayout folder_layout(const std::string& root);
+
+// Throws UsageError that says what is expected unless there are folders in it for two classes.
+void require_class_folders(const std::string& root);
+
+}  // namespace lockstep::train
