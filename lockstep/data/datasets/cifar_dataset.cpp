@@ -2,8 +2,10 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include <string>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/data/readers/cifar.h"
 
 namespace lockstep::data {
@@ -12,8 +14,17 @@ namespace {
 ImageDataset load_cifar_files(const std::string& folder, const std::vector<std::string>& names,
                               CifarKind kind, const Normalization& normalization) {
   CifarRecords records;
+  std::size_t first = 0;  // Images in the first file.
   for (const std::string& name : names) {
+    const std::size_t before = records.labels.size();
     load_cifar(folder + "/" + name, kind, records);
+    const std::size_t images = records.labels.size() - before;
+    first = before == 0 ? images : first;
+    if (images != first) {
+      throw IoError("'" + folder + "/" + name + "' has " + std::to_string(images) +
+                    " images and '" + folder + "/" + names[0] + "' has " + std::to_string(first) +
+                    ", expected as many in each; is the file whole?");
+    }
   }
   const auto count = static_cast<std::int64_t>(records.labels.size());
   const at::Tensor images =

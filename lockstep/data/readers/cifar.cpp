@@ -29,7 +29,7 @@ void load_cifar(const std::string& path, CifarKind kind, CifarRecords& records) 
   const auto bytes = std::span(record).first(labels + kCifarImageBytes);
   for (std::size_t i = 0;; ++i) {
     const std::size_t got = file.read(std::as_writable_bytes(bytes));
-    if (got == 0) {
+    if (got == 0 && i > 0) {
       return;
     }
     if (got < bytes.size()) {

@@ -104,7 +104,7 @@ void require_images(const ImageFolderIndex& index, const ImageFolderOptions& opt
     throw IoError("image folder '" + index.root + "': there is no image of the class " +
                   join(empty, ", ") + (more > 0 ? " and " + std::to_string(more) + " others" : "") +
                   ", expected files ending in " + join(options.extensions, ", ") +
-                  "; remove the folder or set allow_empty");
+                  "; remove the folder, or put an image into it");
   }
 }
 

@@ -34,6 +34,17 @@ TEST(Cifar10, ReadsFiveTrainingFilesAndOneTestFile) {
   EXPECT_EQ(cifar10(folder.file("."), Split::kTest).labels()[0].item<std::int64_t>(), 9);
 }
 
+TEST(Cifar10, AFileThatIsCutBetweenTwoImagesIsNamed) {
+  const test::TemporaryFolder folder;
+  for (int i = 1; i <= 5; ++i) {
+    const std::string record = "\x09" + planes(4, 5, 6);
+    write_file(folder.file("data_batch_" + std::to_string(i) + ".bin"),
+               i == 3 ? record : record + record);
+  }
+  EXPECT_THAT([&] { cifar10(folder.file("."), Split::kTrain); },
+              ThrowsMessage<IoError>(HasSubstr("data_batch_3.bin' has 1 images and ")));
+}
+
 TEST(Cifar100, HasTheFineLabels) {
   const test::TemporaryFolder folder;
   write_file(folder.file("train.bin"), std::string{7, 88} + planes(1, 2, 3));

@@ -49,6 +49,7 @@ TEST(LoadCifar, WhatIsWrongIsNamed) {
           "record 1 has the label 10, expected 0 to 9");
   refuses(sound + sound.substr(0, 100), CifarKind::kCifar10,
           "record 1 has 100 bytes, expected 3073");
+  refuses("", CifarKind::kCifar10, "record 0 has 0 bytes, expected 3073; is the file whole?");
   refuses(sound, CifarKind::kCifar100, "record 0 has 3073 bytes, expected 3074");
   refuses(std::string{20, 1} + image_of('a'), CifarKind::kCifar100, "label 20, expected 0 to 19");
   refuses(std::string{1, 100} + image_of('a'), CifarKind::kCifar100, "label 100, expected 0 to 99");
