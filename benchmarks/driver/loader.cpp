@@ -1,6 +1,8 @@
 // `lockstep bench loader`: batches of ours beside those of PyTorch's DataLoader and torchvision.
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -179,6 +181,11 @@ void loader(const LoaderOptions& options) {
   }
 }
 
+// A range has no say in what is no number.
+std::string fault_of_number(const std::string& text) {
+  return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : "";
+}
+
 }  // namespace
 
 void add_loader(CLI::App& app) {
@@ -211,7 +218,7 @@ void add_loader(CLI::App& app) {
   command
       ->add_option("--shortest-turn", options->shortest_turn,
                    "seconds; what takes less is repeated for that long. 0: nothing is")
-      ->check(CLI::Range(0.0, 60.0))
+      ->check(CLI::Range(0.0, 60.0) & CLI::Validator(fault_of_number, "", "number"))
       ->capture_default_str();
   command
       ->add_option("--python", options->python,

@@ -1,5 +1,7 @@
 #include "benchmarks/driver/loader_jobs.h"
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "benchmarks/driver/bench.h"
@@ -94,12 +96,18 @@ LoaderDecoder LoaderJobs::decoder() {
   auto without_simd = our_command(work_);
   without_simd.insert(without_simd.begin(), {"/usr/bin/env", "JSIMD_FORCENONE=1"});
   RankGroup slow(1, without_simd);
-  const auto fast_answer = asked(*ours_, "decode 0");
-  const auto slow_answer = asked(slow, "decode 0");
+  LoaderDecoder decoder;
+  double with = std::numeric_limits<double>::infinity();
+  double without = with;
+  for (int turn = 0; turn < 3; ++turn) {  // The best of each: one that was disturbed says nothing.
+    const auto answer = asked(*ours_, "decode 0");
+    decoder.library = answer.at("library");
+    with = std::min(with, answer.at("seconds").get<double>());
+    without = std::min(without, asked(slow, "decode 0").at("seconds").get<double>());
+  }
   slow.finish();
-  return {.library = fast_answer.at("library"),
-          .simd_times_as_fast =
-              slow_answer.at("seconds").get<double>() / fast_answer.at("seconds").get<double>()};
+  decoder.simd_times_as_fast = without / with;
+  return decoder;
 }
 
 LoaderConsumer LoaderJobs::consumer() {

@@ -78,10 +78,17 @@ std::optional<Sample> joined(const std::vector<Sample>& parts,
   return Sample{joined(parts, &Sample::data, order), joined(parts, &Sample::target, order)};
 }
 
+std::shared_ptr<const Dataset> not_null(const char* what, std::shared_ptr<const Dataset> dataset) {
+  if (!dataset) {
+    throw UsageError(std::string(what) + ": the data set is null, expected one");
+  }
+  return dataset;
+}
+
 }  // namespace
 
 Subset::Subset(std::shared_ptr<const Dataset> dataset, std::vector<std::int64_t> indices)
-    : dataset_(std::move(dataset)), indices_(std::move(indices)) {
+    : dataset_(not_null("Subset", std::move(dataset))), indices_(std::move(indices)) {
   for (const std::int64_t index : indices_) {
     require_index("Subset", index, dataset_->size());
   }
@@ -126,7 +133,7 @@ ConcatDataset::ConcatDataset(std::vector<std::shared_ptr<const Dataset>> dataset
   }
   std::int64_t end = 0;
   for (const auto& dataset : datasets_) {
-    ends_.push_back(end += dataset->size());
+    ends_.push_back(end += not_null("ConcatDataset", dataset)->size());
   }
 }
 
@@ -196,7 +203,7 @@ bool ConcatDataset::is_in_memory() const {
 std::vector<Subset> random_split(const std::shared_ptr<const Dataset>& dataset,
                                  const std::vector<std::int64_t>& lengths,
                                  const std::optional<at::Generator>& generator) {
-  const std::int64_t size = dataset->size();
+  const std::int64_t size = not_null("random_split", dataset)->size();
   std::int64_t sum = 0;
   for (const std::int64_t length : lengths) {
     if (length < 0 || length > size - sum) {
@@ -222,7 +229,8 @@ std::vector<Subset> random_split(const std::shared_ptr<const Dataset>& dataset,
 std::vector<Subset> random_split(const std::shared_ptr<const Dataset>& dataset,
                                  const std::vector<double>& fractions,
                                  const std::optional<at::Generator>& generator) {
-  return random_split(dataset, lengths_of(fractions, dataset->size()), generator);
+  return random_split(dataset, lengths_of(fractions, not_null("random_split", dataset)->size()),
+                      generator);
 }
 
 }  // namespace lockstep::data

@@ -253,6 +253,9 @@ DataLoader::Iterator& DataLoader::Iterator::operator=(Iterator&& other) noexcept
 }
 
 DataLoader::Iterator& DataLoader::Iterator::operator++() {
+  if (!batch_) {
+    throw UsageError("DataLoader: the epoch is at its end, expected no ++ behind it");
+  }
   *batch_ = {};  // Its memory may be the next one's.
   batch_ = epoch_->next();
   return *this;

@@ -14,6 +14,7 @@ namespace {
 // A worker that needs longer for one batch will not come back.
 constexpr std::chrono::minutes kDefaultTimeout{30};
 constexpr int kDefaultPrefetchFactor = 2;
+constexpr int kMostPrefetchFactor = 10'000;
 
 [[noreturn]] void refuse_options(const std::string& what) {
   throw UsageError("DataLoader: " + what);
@@ -53,9 +54,10 @@ void check_workers(const DataLoaderOptions& options) {
         "timeout is given with num_workers 0, expected it with workers alone: nobody could be "
         "waited for");
   }
-  if (options.prefetch_factor && *options.prefetch_factor < 1) {
+  if (options.prefetch_factor &&
+      (*options.prefetch_factor < 1 || *options.prefetch_factor > kMostPrefetchFactor)) {
     refuse_options("prefetch_factor is " + std::to_string(*options.prefetch_factor) +
-                   ", expected 1 or more");
+                   ", expected 1 to " + std::to_string(kMostPrefetchFactor));
   }
 }
 

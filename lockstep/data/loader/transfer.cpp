@@ -5,7 +5,11 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {
@@ -25,8 +29,15 @@ std::optional<c10::Stream> copy_stream(const std::optional<c10::Device>& device)
   if (!device) {
     return std::nullopt;
   }
-  return c10::impl::VirtualGuardImpl(device->type())
-      .getStreamFromGlobalPool(*device, /*isHighPriority=*/true);
+  if (!c10::impl::hasDeviceGuardImpl(device->type())) {
+    throw UsageError("DataLoader: device is " + device->str() + ", which this LibTorch is without");
+  }
+  const c10::impl::VirtualGuardImpl devices(device->type());
+  if (devices.deviceCount() <= std::max<int>(device->index(), 0)) {
+    throw UsageError("DataLoader: device is " + device->str() + ", but there are " +
+                     std::to_string(devices.deviceCount()) + " devices of this kind");
+  }
+  return devices.getStreamFromGlobalPool(*device, /*isHighPriority=*/true);
 }
 
 }  // namespace

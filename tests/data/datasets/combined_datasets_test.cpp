@@ -41,6 +41,8 @@ TEST(Subset, HasTheGivenSamples) {
               ThrowsMessage<UsageError>(HasSubstr("Subset: index 3 is out of range")));
   EXPECT_THAT([] { Subset(numbers(10), {10}); },
               ThrowsMessage<UsageError>(HasSubstr("Subset: index 10 is out of range")));
+  EXPECT_THAT([] { Subset(nullptr, {}); },
+              ThrowsMessage<UsageError>(HasSubstr("Subset: the data set is null")));
 }
 
 TEST(ConcatDataset, HasOneAfterAnother) {
@@ -50,6 +52,8 @@ TEST(ConcatDataset, HasOneAfterAnother) {
               ThrowsMessage<UsageError>(HasSubstr("ConcatDataset: index 5 is out of range")));
   EXPECT_THAT([] { ConcatDataset({}); },
               ThrowsMessage<UsageError>(HasSubstr("there are no data sets")));
+  EXPECT_THAT([] { ConcatDataset({numbers(2), nullptr}); },
+              ThrowsMessage<UsageError>(HasSubstr("ConcatDataset: the data set is null")));
 }
 
 TEST(ConcatDataset, GathersByBatchWhereAllAreInMemory) {

@@ -39,6 +39,14 @@ TEST(DataLoader, GivesDataAndTargetsByStructuredBinding) {
   EXPECT_THAT(targets, ElementsAre(ElementsAre(0, 10), ElementsAre(20, 30), ElementsAre(40)));
 }
 
+TEST(DataLoader, TheEndOfAnEpochIsNotPassed) {
+  DataLoader loader(counted_samples(1), {});
+  auto batch = loader.begin();
+  ++batch;
+  EXPECT_TRUE(batch == std::default_sentinel);
+  EXPECT_THAT([&] { ++batch; }, ThrowsMessage<UsageError>(HasSubstr("the epoch is at its end")));
+}
+
 TEST(DataLoader, TheOrderIsThatOfPython) {
   const test::TemporaryFolder folder;
   test::run_python("data/loader/loader_cases.py", {"order", folder.file("cases")});

@@ -96,7 +96,9 @@ TEST(DataLoaderOptions, SayWhatIsWrong) {
   EXPECT_THAT(check({.prefetch_factor = 2}),
               ThrowsMessage<UsageError>(HasSubstr("prefetch_factor is given with num_workers 0")));
   EXPECT_THAT(check({.num_workers = 1, .prefetch_factor = 0}),
-              ThrowsMessage<UsageError>(HasSubstr("prefetch_factor is 0, expected 1 or more")));
+              ThrowsMessage<UsageError>(HasSubstr("prefetch_factor is 0, expected 1 to 10000")));
+  EXPECT_THAT(check({.num_workers = 1, .prefetch_factor = 10'001}),
+              ThrowsMessage<UsageError>(HasSubstr("prefetch_factor is 10001, expected 1 to")));
 }
 
 TEST(DataLoaderOptions, FillInWhatIsLeftOpen) {

@@ -3,10 +3,15 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/ones.h>
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::data {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(Transfer, LeavesABatchOnTheCpu) {
   for (const auto device : {std::optional<c10::Device>(), std::optional<c10::Device>("cpu")}) {
@@ -29,9 +34,12 @@ TEST(Transfer, PinsWhereThereIsAGpu) {
 
 TEST(Transfer, CopiesToAGpuThatIsThere) {
   if (!at::hasCUDA()) {
-    EXPECT_ANY_THROW((void)Transfer(false, c10::Device("cuda")).start({at::ones({2}), {}}));
+    EXPECT_THAT([] { Transfer(false, c10::Device("cuda")); },
+                ThrowsMessage<UsageError>(HasSubstr("DataLoader: device is cuda, ")));
     return;
   }
+  EXPECT_THAT([] { Transfer(false, c10::Device("cuda:64")); },
+              ThrowsMessage<UsageError>(HasSubstr("DataLoader: device is cuda:64, but there are")));
   const Transfer transfer(/*pin_memory=*/false, c10::Device("cuda:0"));
   for (int i = 0; i < 100; ++i) {
     const Sample batch =
