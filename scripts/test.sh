@@ -7,7 +7,7 @@ source "$(dirname "$0")/common.sh"
 start=$SECONDS
 failed=()
 phase() { in_phase "$@" || failed+=("$1"); }
-once=build/failed_once.txt  # Tests that passed at their second try, a line each.
+once=build/passed_at_second_try.txt  # The names of such tests, a line each.
 mkdir -p build && : >"$once"
 
 # tests_in PRESET AT_ONCE [FLAG...]: ctest in one build tree. Tests that cannot share the machine are marked in CMake.
@@ -21,15 +21,18 @@ tests_in() {
 
 # tests_twice_in ...: the same for tests with real processes and real time limits, which a busy machine can make
 # late. One that fails is run once more; if that passes, the end of `make test` names it, so that it gets mended.
+# What a sanitizer reports is a fault, however often it is seen.
 tests_twice_in() {
-  local log=build/tests.log status=0
+  local log=build/tests.$1.log status=0
   tests_in "$@" --repeat until-pass:2 | tee "$log" || status=$?
-  local name
-  sed -nE 's/^ *([0-9]+\/[0-9]+ )?Test +#[0-9]+: ([^ ]+) .*\*\*\*.*/\2/p' "$log" | sort -u | while read -r name; do
-    if grep -qE "Test +#[0-9]+: $name \.*  +Passed" "$log"; then
-      echo "$name ($1)"
-    fi
+  local number
+  sed -nE 's/^.*Test +#([0-9]+): .*\*\*\*.*/\1/p' "$log" | sort -u | while read -r number; do
+    sed -nE "s/^.*Test +#$number: (.*[^ .]) \.*   Passed .*/\1 ($1)/p" "$log"
   done >>"$once"
+  if grep -qE 'WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|runtime error: ' "$log"; then
+    say "a sanitizer has reported something: see above, and $log"
+    status=1
+  fi
   return "$status"
 }
 

@@ -181,7 +181,7 @@ void loader(const LoaderOptions& options) {
   }
 }
 
-// A range has no say in what is no number.
+// CLI::Range accepts nan.
 std::string fault_of_number(const std::string& text) {
   return std::isnan(std::strtod(text.c_str(), nullptr)) ? text + " is no number" : "";
 }

@@ -35,9 +35,9 @@ struct Decoder {
 static_assert(std::is_trivially_destructible_v<Decoder>);
 
 constexpr unsigned kFullScale = 8;  // Libjpeg's scales are eighths.
-// What decoding at a smaller scale leaves of a part, on each side: so many times the pixels that
-// are wanted, and no fewer than these, because the edges of the part, which fall between two pixels
-// of the smaller picture, count for more in a small one.
+// What decoding at a smaller scale leaves of a part's width and height: so many times the pixels
+// that are wanted, and no fewer than these, because the edges of the part, which fall between two
+// pixels of the smaller picture, count for more in a small one.
 constexpr std::int64_t kReserve = 2;
 constexpr std::int64_t kFewestPixels = 96;
 

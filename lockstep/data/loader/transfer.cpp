@@ -35,7 +35,8 @@ std::optional<c10::Stream> copy_stream(const std::optional<c10::Device>& device)
   const c10::impl::VirtualGuardImpl devices(device->type());
   if (devices.deviceCount() <= std::max<int>(device->index(), 0)) {
     throw UsageError("DataLoader: device is " + device->str() + ", but there are " +
-                     std::to_string(devices.deviceCount()) + " devices of this kind");
+                     std::to_string(devices.deviceCount()) +
+                     " devices of this kind; see the driver and CUDA_VISIBLE_DEVICES");
   }
   return devices.getStreamFromGlobalPool(*device, /*isHighPriority=*/true);
 }

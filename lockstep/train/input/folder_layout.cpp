@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/printable.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::train {
 namespace {
@@ -36,7 +38,8 @@ Contents contents_of(const std::string& folder) {
   return contents;
 }
 
-// Takes the folder of this name out of the list. Small letters go first; empty if there is none.
+// Takes the folder of this name out of the list, one in other letters if there is none; empty if
+// there is none of those either.
 std::string take(std::vector<std::string>& folders, const std::string& name) {
   auto found = std::ranges::find(folders, name);
   if (found == folders.end()) {
@@ -64,16 +67,40 @@ std::string take_first(std::vector<std::string>& folders, const std::vector<std:
 // An archive often unpacks into a folder of its own.
 void refuse_data_below(const std::string& root, const std::vector<std::string>& folders) {
   for (const auto& folder : folders) {
-    for (const char* file : {"data_batch_1.bin", "train.bin", "train-images-idx3-ubyte",
-                             "train-images-idx3-ubyte.gz"}) {
-      const fs::path below = fs::path(root) / folder;
+    const fs::path below = fs::path(root) / folder;
+    const auto has = [&](const char* file) {
       std::error_code unknown;
-      if (fs::is_regular_file(below / file, unknown)) {
-        throw UsageError("'" + root + "' has no data set in it, but '" + below.string() +
-                         "' has; HINT: " + below.string());
-      }
+      return fs::is_regular_file(below / file, unknown);
+    };
+    if (has("data_batch_1.bin") || (has("train.bin") && has("test.bin")) ||
+        has("train-images-idx3-ubyte") || has("train-images-idx3-ubyte.gz")) {
+      throw UsageError("'" + root + "' has no data set in it, but '" + below.string() +
+                       "' has; HINT: " + below.string());
     }
   }
+}
+
+// Trains are a class beside other vehicles. A part whose images are in no folder is none.
+bool is_class(const Contents& train, const std::vector<std::string>& others) {
+  return train.is_read && train.folders.empty() && train.files > 0 && others.size() > 1 &&
+         std::ranges::none_of(others, [](const std::string& name) {
+           return ::strncasecmp(name.c_str(), "test", 4) == 0 ||
+                  ::strncasecmp(name.c_str(), "val", 3) == 0;
+         });
+}
+
+std::string not_used(const FolderLayout& layout, const std::string& root,
+                     std::vector<std::string> folders) {
+  constexpr std::size_t kMost = 5;
+  const std::size_t more = folders.size() - std::min(folders.size(), kMost);
+  folders.resize(folders.size() - more);
+  for (auto& folder : folders) {
+    folder = "'" + printable_name((fs::path(root) / folder).string()) + "'";
+  }
+  return "not used: " + join(folders, ", ") +
+         (more > 0 ? " and " + std::to_string(more) + " others" : "") + "; '" + layout.train +
+         "' trains" +
+         (layout.validation.empty() ? "" : " and '" + layout.validation + "' validates");
 }
 
 }  // namespace
@@ -83,26 +110,28 @@ FolderLayout folder_layout(const std::string& root) {
     return folder.empty() ? "" : (fs::path(root) / folder).string();
   };
   auto folders = contents_of(root).folders;
-  refuse_data_below(root, folders);
   std::erase_if(folders, [](const std::string& name) { return name.starts_with('.'); });
   FolderLayout layout;
-  const std::string train = take(folders, "train");
+  layout.train = path(take_first(folders, {"train", "training"}));
   layout.validation = path(take_first(folders, {"val", "valid", "validation"}));
-  layout.test = path(take(folders, "test"));
-  const bool is_class = layout.validation.empty() && layout.test.empty() && !folders.empty() &&
-                        contents_of(path(train)).folders.empty();
-  if (train.empty() || is_class) {
+  layout.test = path(take_first(folders, {"test", "testing"}));
+  const std::string& part = layout.validation.empty() ? layout.test : layout.validation;
+  if (layout.train.empty() && folders.empty() && !part.empty()) {
+    throw UsageError("'" + root + "' has '" + part +
+                     "' and no part that trains; HINT: " + path("train/cat/1.jpg"));
+  }
+  if (layout.train.empty()) {
+    refuse_data_below(root, folders);
     return {.train = root};
   }
-  layout.train = path(train);
+  if (part.empty() && is_class(contents_of(layout.train), folders)) {
+    return {.train = root};
+  }
   if (layout.validation.empty()) {
     std::swap(layout.validation, layout.test);
   }
-  for (const auto& folder : folders) {
-    layout.warnings.push_back("'" + path(folder) + "' is not used: " +
-                              (layout.validation.empty() ? "'" + layout.train + "' trains"
-                                                         : "'" + layout.train + "' trains and '" +
-                                                               layout.validation + "' validates"));
+  if (!folders.empty()) {
+    layout.warnings.push_back(not_used(layout, root, folders));
   }
   return layout;
 }
@@ -123,10 +152,10 @@ void require_class_folders(const std::string& root) {
   }
   if (contents.folders.size() == 1) {
     const std::string only = example(contents.folders[0].c_str());
-    const bool is_above = contents_of(only).folders.size() > 1;
+    const bool has_classes = contents_of(only).folders.size() > 1;
     throw UsageError("'" + root + "' has one folder in it, '" + contents.folders[0] +
                      "', expected one for each of two or more classes; HINT: " +
-                     (is_above ? only : example("cat/1.jpg") + ", " + example("dog/2.jpg")));
+                     (has_classes ? only : example("cat/1.jpg") + ", " + example("dog/2.jpg")));
   }
 }
 

@@ -10,13 +10,13 @@ struct FolderLayout {
   std::string train;                  // The folder itself if it has a folder for each class.
   std::string validation;             // Empty: a part of what trains is set aside.
   std::string test;                   // Empty: there is none.
-  std::vector<std::string> warnings;  // Folders that are not used.
+  std::vector<std::string> warnings;  // Which folders are not used.
 };
 
-// By the names train, val (or valid, validation) and test, in large or small letters; without one
-// for validation the test validates. A folder of the name "train" without folders in it is a class
-// if there are others beside it. Throws UsageError that says where they are if the files of a data
-// set lie one folder below.
+// By the names train (or training), val (or valid, validation) and test (or testing), in large or
+// small letters; without one for validation the test validates. A folder "train" of images alone is
+// a class if there are several others beside it. Throws UsageError if no part trains, and with the
+// right path if the files of a data set lie one folder below.
 FolderLayout folder_layout(const std::string& root);
 
 // Throws UsageError that says what is expected unless there are folders in it for two classes.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <set>
 #include <thread>
 #include <vector>

@@ -76,7 +76,7 @@ TEST_F(FolderLayoutTest, LargeLettersMeanTheSame) {
   EXPECT_EQ(found.test, path("photos/Test"));
   write_classes("photos/train");
   EXPECT_EQ(layout("photos").train, path("photos/train"));
-  EXPECT_THAT(layout("photos").warnings, ElementsAre(HasSubstr("photos/Train' is not used")));
+  EXPECT_THAT(layout("photos").warnings, ElementsAre(HasSubstr("photos/Train'; ")));
 }
 
 TEST_F(FolderLayoutTest, WhatIsNotUsedIsNamed) {
@@ -87,14 +87,19 @@ TEST_F(FolderLayoutTest, WhatIsNotUsedIsNamed) {
   write_classes("photos/.cache");
   const auto found = layout("photos");
   EXPECT_EQ(found.validation, path("photos/val"));
-  EXPECT_THAT(found.warnings,
-              ElementsAre(HasSubstr("photos/more' is not used: '"),
-                          AllOf(HasSubstr("photos/valid' is not used: '"),
-                                HasSubstr("photos/train' trains and '"), EndsWith("validates"))));
+  EXPECT_THAT(
+      found.warnings,
+      ElementsAre(AllOf(HasSubstr("not used: '"), HasSubstr("photos/more', '"),
+                        HasSubstr("photos/valid'; '"), HasSubstr("photos/train' trains and"),
+                        EndsWith("photos/val' validates"))));
+  for (int i = 0; i < 10; ++i) {
+    write_classes("photos/" + std::to_string(i));
+  }
+  EXPECT_THAT(layout("photos").warnings, ElementsAre(HasSubstr("photos/4' and 7 others; ")));
   write_classes("two/train");
   write_classes("two/more");
   EXPECT_EQ(layout("two").validation, "");
-  EXPECT_THAT(layout("two").warnings, ElementsAre(HasSubstr("two/more' is not used")));
+  EXPECT_THAT(layout("two").warnings, ElementsAre(EndsWith("two/train' trains")));
 }
 
 TEST_F(FolderLayoutTest, TrainsAreAClassBesideOtherVehicles) {
@@ -105,13 +110,34 @@ TEST_F(FolderLayoutTest, TrainsAreAClassBesideOtherVehicles) {
   EXPECT_THAT(layout("vehicles").warnings, IsEmpty());
 }
 
+TEST_F(FolderLayoutTest, ATrainingPartWithoutClassesIsNoClass) {
+  write("cats_dogs/train/cat.0.jpg");
+  write("cats_dogs/test1/1.jpg");
+  EXPECT_EQ(layout("cats_dogs").train, path("cats_dogs/train"));
+  write("cats_dogs/more/1.jpg");
+  EXPECT_EQ(layout("cats_dogs").train, path("cats_dogs/train"));
+}
+
+TEST_F(FolderLayoutTest, PartsOfWhichNoneTrainsAreRefused) {
+  write_classes("photos/Testing");
+  EXPECT_THAT([&] { (void)layout("photos"); },
+              ThrowsMessage<UsageError>(AllOf(HasSubstr("photos/Testing' and no part that trains"),
+                                              EndsWith("photos/train/cat/1.jpg"))));
+  write_classes("photos/Training");
+  EXPECT_EQ(layout("photos").train, path("photos/Training"));
+  EXPECT_EQ(layout("photos").validation, path("photos/Testing"));
+}
+
 TEST_F(FolderLayoutTest, AFolderAboveThatOfTheDataIsRefusedWithItsPath) {
   for (const char* file :
        {"data_batch_1.bin", "train.bin", "train-images-idx3-ubyte", "train-images-idx3-ubyte.gz"}) {
     const std::string root = std::string("above_") + file;
     write(root + "/unpacked/" + file);
-    EXPECT_THAT([&] { layout(root); },
+    write(root + "/unpacked/test.bin");
+    EXPECT_THAT([&] { (void)layout(root); },
                 ThrowsMessage<UsageError>(EndsWith("HINT: " + path(root + "/unpacked"))));
+    write_classes(root + "/train");
+    EXPECT_EQ(layout(root).train, path(root + "/train")) << "another set beside it does no harm";
   }
 }
 
