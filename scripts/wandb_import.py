@@ -25,7 +25,7 @@ import pathlib
 import sys
 
 CONFIG = ("learning_rate", "epochs", "batch_size", "momentum", "weight_decay", "architecture")
-NAMES = {"lr": "learning_rate", "model": "architecture"}  # Of flags, in wandb.
+NAMES = {"lr": "learning_rate", "model": "architecture"}  # Flags by their names in wandb.
 
 
 def read_flags():

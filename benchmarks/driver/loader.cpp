@@ -145,7 +145,7 @@ void loader(const LoaderOptions& options) {
   const TemporaryFolder folder;
   LoaderJobs jobs(make_folders(options, folder), options.python);
   std::string missing;
-  std::map<std::string, double> per_second;  // Of ours on one core.
+  std::map<std::string, double> per_second;  // Ours, on one core.
   if (needs_photos(options)) {
     tell_decoder(jobs, options.json);
   }

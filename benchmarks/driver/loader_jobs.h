@@ -42,7 +42,7 @@ struct LoaderConsumer {
   double rate = 0;  // Images in a second.
   double seconds = 0;
   std::int64_t samples = 0;
-  double data_wait = 0;  // Of its time.
+  double data_wait = 0;  // Part of its time.
 };
 
 class LoaderJobs {

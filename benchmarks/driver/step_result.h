@@ -28,7 +28,7 @@ struct StepMeasured {
   std::vector<double> rounds;  // Seconds of a step, the median of each round.
   int steps = 0;               // Timed in each round.
   std::int64_t peak_bytes = 0;
-  std::int64_t optimizer_bytes = 0;  // Of its state, on rank 0.
+  std::int64_t optimizer_bytes = 0;  // Its state on rank 0.
   std::optional<double> loss;        // After the last round.
 
   // Nothing if it took no part.

@@ -93,7 +93,7 @@ class Training:
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.02, momentum=0.9, weight_decay=1e-4)
         self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(self.optimizer, T_max=options.epochs * self.steps)
         self.step, self.seconds, self.trained = 0, 0.0, 0
-        self.rate, self.data_wait = 0.0, 0.0  # Of the last epoch.
+        self.rate, self.data_wait = 0.0, 0.0  # In the last epoch.
 
     def resume(self):
         path = self.options.checkpoint

@@ -32,8 +32,8 @@ struct TrainingOptions {
   bool graphed = false;       // The step is recorded as a CUDA graph and replayed.
   bool reduce_alone = false;  // A group of one rank sums its gradients, too.
   bool spoiled = false;       // Starts from wrong weights, to see that it is noticed.
-  // Of DistributedDataParallel: a communication hook, "bf16" or "power_sgd"; or "zero", the
-  // optimizer's state in shares; or "in_backward", the optimizer's steps in backward.
+  // What DistributedDataParallel does otherwise: a communication hook, "bf16" or "power_sgd";
+  // "zero", the optimizer's state in shares; or "in_backward", the optimizer's steps in backward.
   std::string variant;
   int replicas = 1;  // More: DataParallel in this process, with a batch for each.
   // Ranks of a group only wait for each other after each step, and average nothing: what
@@ -59,7 +59,7 @@ class Training {
 
   // Nothing without DistributedDataParallel.
   [[nodiscard]] std::optional<DistributedDataParallelStats> stats() const;
-  // Of the optimizer's state on this rank.
+  // Bytes of the optimizer's state on this rank.
   [[nodiscard]] std::size_t optimizer_bytes() const;
 
  private:

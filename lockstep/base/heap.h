@@ -15,9 +15,10 @@ namespace lockstep {
 // or GLIBC_TUNABLES.
 bool keep_freed_memory(std::size_t bytes, const Environment& environment);
 
-// The same for programs that this process starts, or becomes, if their LibTorch brings mimalloc, as
-// the one for ARM does: sets MIMALLOC_PURGE_DELAY unless the user has. mimalloc reads it when it is
-// loaded, so a program that has LibTorch cannot ask for itself. Not while other threads run.
+// The same for programs that this process starts or becomes, if their LibTorch brings mimalloc, as
+// the one for ARM does: sets MIMALLOC_PURGE_DELAY unless the user has set it. mimalloc reads it
+// when it is loaded, so it is too late in a program that has LibTorch. Must not be called while
+// other threads run.
 void keep_freed_memory_of_mimalloc();
 
 }  // namespace lockstep

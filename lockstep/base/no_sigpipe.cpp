@@ -26,7 +26,7 @@ NoSignal::NoSignal(int signal) : signal_(signal), was_pending_(is_pending(signal
   ::pthread_sigmask(SIG_BLOCK, &set, &before_);
 }
 
-// One that came meanwhile is taken away: let through, it would be delivered now.
+// Discards a signal that came meanwhile: unblocked, it would be delivered now.
 NoSignal::~NoSignal() {
   if (!was_pending_ && is_pending(signal_)) {
     const auto set = only(signal_);

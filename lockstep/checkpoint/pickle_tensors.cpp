@@ -75,8 +75,8 @@ NodeId rebuild_parameter(Nodes& nodes, const Arguments& arguments, const Cursor&
   return nodes.add(Value(std::move(tensor)));
 }
 
-// (function, class, arguments, attributes): the attributes are left out. The function is no other
-// of this kind, which torch does not write: a pickle could nest them without end.
+// (function, class, arguments, attributes): the attributes are left out. The function may not be
+// this one again: torch does not write that, and a pickle could nest it without end.
 NodeId rebuild_from_type(Nodes& nodes, const Arguments& arguments, const Cursor& cursor) {
   const auto symbol = [&](std::size_t i) -> std::optional<Symbol> {
     const bool is_symbol = arguments.size() == 4 && nodes[arguments[i]].kind == NodeKind::kSymbol;

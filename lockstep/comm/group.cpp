@@ -31,7 +31,7 @@ c10::intrusive_ptr<c10d::Store> with_prefix(const std::string& prefix,
   return c10::make_intrusive<c10d::PrefixStore>(prefix, store);
 }
 
-// Until so many ranks have said it, for a limited time.
+// Counts this rank as leaving, then waits until `company` ranks are, for a limited time.
 void say_goodbye(c10d::Store& store, int company) {
   try {
     auto gone = store.add("left", 1);

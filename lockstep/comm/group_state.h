@@ -76,8 +76,8 @@ struct Group::State {
   ForkGuard fork_guard;
   bool closed = false;
   bool left = false;
-  // Whether the rank that hosts the store waits for goodbyes; a Python one does not, and is gone
-  // by the time that anyone could ask. Known once the group is formed.
+  // Whether the rank that hosts the store waits until the others have left. A Python rank does not,
+  // and nobody could ask it at the end, so this is found out while the group is formed.
   std::optional<bool> host_waits;
 };
 

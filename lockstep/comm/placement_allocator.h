@@ -43,7 +43,7 @@ void set_memory_source(std::shared_ptr<MemorySource> memory_source);
 // Sets the one that the tensors of all other threads ask; it must be thread-safe. Each that was set
 // is kept for good, because a thread may be asking it.
 void set_memory_source_of_all_threads(std::shared_ptr<MemorySource> memory_source);
-// That of this thread alone.
+// The memory source of this thread alone; null if it has none.
 std::shared_ptr<MemorySource> memory_source();
 
 // Whether some tensor still uses this memory.

@@ -12,7 +12,8 @@ namespace lockstep::log {
 // The last events that are kept.
 struct LastEvents {
   std::int64_t step = 0;
-  // Tags of which the events of `step` itself go, too: of a validation that is made again, say.
+  // Events of `step` itself with one of these tags are removed, too: those of a validation that is
+  // made again, say.
   std::vector<std::string> made_again = {};
 };
 

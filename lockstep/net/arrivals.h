@@ -23,7 +23,7 @@ struct Arrival {
 // For one thread.
 class Arrivals {
  public:
-  // Behind the others; one that is coming, before those that its rank sent after it.
+  // Adds it behind the others. One that is still coming goes before what its rank sent after it.
   void add(Arrival arrival);
   // What was coming is here.
   void complete(int from, std::uint64_t id, std::vector<std::byte> bytes);

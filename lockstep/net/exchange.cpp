@@ -29,9 +29,10 @@ Exchange::Exchange(int rank, std::vector<RankAddress> addresses, Listener listen
               .lost = [this](int peer) { lose(peer); },
               .wants_to_read = [this](int peer) { return wants_to_read(peer); }}) {}
 
-// Not while messages of this rank that nobody asked for take 64 MiB here, unless this rank waits
-// for something of it, which may come behind them, or sends to it: it may read nothing before its
-// own sends have gone out. So a wait never depends on the limit. While one lasts there is none.
+// Whether to read on from a rank. Reading stops once 64 MiB of its messages lie here that nobody
+// has asked for. It goes on all the same while this rank waits for something from that rank, which
+// may come behind them, and while this rank sends to it, because it may read nothing before its own
+// sends are out. So no wait depends on the limit.
 bool Exchange::wants_to_read(int peer) const {
   if (arrivals_.bytes_from(peer) < kUnwanted) {
     return true;

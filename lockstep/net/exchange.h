@@ -30,8 +30,8 @@ class Exchange {
   void ask(const MessagePointer& message);
   // What this rank answers to the others' questions. From any thread.
   void set_progress(std::uint64_t progress) { progress_ = progress; }
-  // It fails, if it is not done; what comes for it, also what is under way, is for the next. From
-  // then on its memory is neither read nor written.
+  // Fails the message if it is not done. What comes for it, even if already under way, goes to the
+  // next receive. Its memory is neither read nor written from then on.
   void give_up(const MessagePointer& message, const Failure& failure);
   void give_up_all(const Failure& failure);
 

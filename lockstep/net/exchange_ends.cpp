@@ -30,8 +30,8 @@ Failure Exchange::why_nobody() const {
   return is_anybody_there ? Failure() : why;
 }
 
-// Nothing comes from it any more, nor does anything reach it. Whoever waits for anyone goes on
-// waiting if it has left in order.
+// The rank is gone: whatever was to go there or to come from there fails. A receive from any rank
+// goes on waiting if this one left in order and others are there.
 void Exchange::lose(int peer) {
   const Failure& failure = peers_.why_gone(peer);
   fail(sends_, failure, [&](const Message& message) { return message.peer_ == peer; });

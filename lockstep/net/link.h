@@ -19,10 +19,10 @@ class Link {
  public:
   // Called by read().
   struct Receiver {
-    // Where the payload goes that follows this frame: so many bytes as it says; null if nobody
-    // wants it. Asked again in each turn in which more of it comes: the link keeps no address that
-    // its owner may have given away. Throws Error for a frame that nobody who keeps to the rules
-    // sends, which ends the connection.
+    // Returns where the payload of this frame goes: memory for as many bytes as the frame says, or
+    // null if nobody wants it. Called again in each turn in which more of the payload comes,
+    // because the owner of an address may have given it away since. Throws Error for a frame that
+    // breaks the protocol; that ends the connection.
     std::function<std::byte*(const Frame&)> begin;
     // The frame and its payload are here. False: nothing more is read in this turn.
     std::function<bool(const Frame&)> end;
@@ -39,8 +39,8 @@ class Link {
   // `payload` lives, and stays as it is, until `sent` is called, it is taken back or this ends.
   void push(const Frame& frame, std::span<const std::byte> payload = {},
             std::function<void()> sent = nullptr);
-  // Takes back those that were pushed and are not begun. Of one that is begun the link keeps a
-  // copy, which it sends. No `sent` of them is called. Returns those that are not sent.
+  // Takes back the frames that are not being sent yet, and returns them. A frame that is already
+  // being sent goes out from a copy. `sent` is called for neither.
   std::vector<Frame> take_back(const std::function<bool(const Frame&)>& which);
   // Both go as far as they can at once, and no further than kTurnBytes: a link that always has
   // something to do does not keep the others waiting.

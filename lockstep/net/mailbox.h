@@ -48,9 +48,9 @@ class Mailbox {
   MessagePointer receive(int from, std::uint64_t tag, std::span<std::byte> data,
                          std::shared_ptr<const void> owner);
 
-  // Its time is over: if it is not done, it fails with these words. Of a receive, the message is
-  // for the next one, also if it is under way. Returns when it is done, within moments: perhaps it
-  // came just now.
+  // Gives up a message whose time is over: if it is not done, it fails with these words. If it is a
+  // receive, what comes for it goes to the next receive, even if it is already under way. Returns
+  // when the message is done, within moments; it may have been delivered just now.
   void give_up(const MessagePointer& message, const std::string& words);
 
   // How far another rank is: what it gave to set_progress(), 0 before that. Its network thread

@@ -151,7 +151,7 @@ void Peers::handle(int peer, short events) {
   }
 }
 
-// Throws PeerError for what nobody says at this time who keeps to the rules.
+// Throws PeerError for a frame that the protocol does not allow in this state.
 void Peers::check(int peer, const Frame& frame) const {
   const bool is_answer = frame.kind == Kind::kWelcome || frame.kind == Kind::kYield;
   if (frame.kind == Kind::kHello || is_answer != (at(peer).state == State::kOpening)) {

@@ -57,7 +57,7 @@ class Peers {
   // All ranks are gone, with this failure; nobody is told.
   void close_all(const Failure& failure);
 
-  // With so many ranks there is a connection.
+  // How many ranks this one is connected with.
   [[nodiscard]] std::size_t connected() const;
   // Grows while something is sent.
   [[nodiscard]] std::size_t bytes_sent() const;

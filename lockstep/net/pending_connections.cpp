@@ -13,7 +13,7 @@ namespace lockstep::net {
 namespace {
 
 constexpr int kAcceptsATurn = 16;
-// How long whoever connects waits at least where this process can have no more descriptors.
+// The pause before the next accept() when this process can have no more descriptors.
 constexpr std::chrono::milliseconds kAcceptAgain{100};
 
 }  // namespace

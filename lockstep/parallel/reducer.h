@@ -116,9 +116,9 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::uint64_t late_for_ = 0;  // The finished step whose outputs this backward uses; 0: none.
 
   StepState step_;
-  bool outer_is_watched_ =
-      false;               // A pass inside which others bring the gradients: it ends the step.
-  bool recorded_ = false;  // As a graph: nothing of it runs, so it can fail and be done again.
+  // An outer pass is watched: the step ends with it, and not with the passes inside it.
+  bool outer_is_watched_ = false;
+  bool recorded_ = false;  // As a graph: nothing of it runs, so a failed one can be done again.
 
   // GradientReadiness looks at the graph through the hooks, so it ends first; no hook runs then.
   std::unique_ptr<GradientHooks> hooks_;

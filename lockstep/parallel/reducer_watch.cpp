@@ -41,10 +41,10 @@ void Reducer::backward_passes_outputs_of(std::uint64_t step) {
   });
 }
 
-// Where all gradients come from passes inside this one (the whole network in checkpoints), nobody
-// else watches this one, and a parameter that got none would be noticed by nobody. A pass that
-// brought no gradient at all, such as one for inputs alone, is left alone. A sink reports by
-// itself.
+// Watches a pass whose gradients all come from passes inside it, as when the whole network is in
+// checkpoints. Without this nobody would notice its end, nor a parameter that got no gradient. A
+// pass that brought no gradient at all, such as one for inputs alone, does not count. Where outputs
+// have a sink, the sink reports the pass.
 void Reducer::watch_for_nested_backwards() {
   if (readiness_->needs_sink() || !backward_is_for_all() || !step_.watch(current_backward())) {
     return;

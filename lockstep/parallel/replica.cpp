@@ -161,7 +161,8 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
 
 void Replica::finish_step(const CommunicationTimes& times) {
   if (graph_ != nullptr) {  // A step is what runs, in replays.
-    // They write to the buckets of now, although an eager step may give these buckets other memory.
+    // Replays write to the memory that the buckets have now, so it must be kept: an eager step may
+    // give these buckets other memory.
     std::vector<at::Tensor> memory;
     for (const auto& bucket : reducer_->buckets()) {
       memory.push_back(bucket.contents());

@@ -10,8 +10,8 @@
 
 namespace lockstep::parallel {
 
-// Each rank leaves what happened to it for the others in the store under `key`. This costs nothing
-// until something goes wrong, and ranks that do not do it (Python's) are no problem.
+// Each rank leaves in the store, under `key`, what happened to it. This costs nothing until
+// something goes wrong. Ranks that leave nothing (Python's) do no harm.
 class StepErrors {
  public:
   StepErrors(const Group& group, std::string key);

@@ -87,7 +87,7 @@ PYBIND11_MODULE(_C, module) {
   const pybind11::class_<comm::MemorySource, std::shared_ptr<comm::MemorySource>> source(
       module, "MemorySource");
   module.def("arena_source", &arena_source, pybind11::arg("backend"));
-  // Of this thread; None: that of all threads, if there is one.
+  // The source of this thread; None if it asks that of all threads, or none.
   module.def("memory_source", &comm::memory_source);
   module.def("set_memory_source", &comm::set_memory_source, pybind11::arg("source").none(true));
   module.def("set_memory_source_of_all_threads", &comm::set_memory_source_of_all_threads,

@@ -20,7 +20,7 @@
 
 namespace lockstep::checkpoint {
 
-using FileNumber = std::size_t;  // Of a file, whatever names it has.
+using FileNumber = std::size_t;  // A file's, whatever names it has.
 
 // What is on the disk after a loss of power: names and contents.
 using LeftFiles = std::map<std::string, std::string>;
@@ -73,7 +73,7 @@ class PowerLossFiles : public FileSystem {
   }
   int rename(int folder, const std::string& from, const std::string& to) override {
     const int result = FileSystem::rename(folder, from, to);
-    if (result == 0 && now_.at(from) != now_[to]) {  // Of one file's two names, both stay.
+    if (result == 0 && now_.at(from) != now_[to]) {  // Two names of one file both stay.
       names({{to, now_.at(from)}, {from, std::nullopt}});
     }
     return result;
@@ -137,7 +137,7 @@ class PowerLossFiles : public FileSystem {
     std::map<FileNumber, std::string> written;
     std::map<FileNumber, std::size_t> synced;  // How many of a file's bytes.
   };
-  // Of the bytes that were not synced.
+  // What is left of the bytes that were not synced.
   enum class Tail { kNone, kHalf, kZeros, kWhole };
 
   void names(Change change) {

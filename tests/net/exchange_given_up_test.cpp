@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLarge = 10000;
 constexpr std::size_t kHalf = kLarge / 2;
 
-// Of a raw rank, in the steps that a test chooses.
+// A large message from a raw rank, in steps that a test chooses.
 struct LargeMessage {
   LargeMessage(RawRank& the_raw, std::uint64_t the_id, int first)
       : raw(the_raw), id(the_id), values(numbers(kLarge, first)) {}

@@ -102,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, ChannelsLastBatchNorm,
                                            Case{{1, 24, 101, 97}, at::kHalf}, Case{{5, 144, 9, 7}},
                                            Case{{32, 256, 14, 14}}));
 
-// Of 1000 the half-precision numbers around it are 0.5 apart: a sum of squares in float32 would
-// lose the variance.
+// Half-precision numbers around 1000 are 0.5 apart: a sum of squares in float32 would lose the
+// variance.
 TEST(ChannelsLastBatchNormLayer, KeepsASmallVarianceBesideALargeMean) {
   compare({.sizes = {4, 16, 31, 29}, .type = at::kHalf, .center = 1000, .spread = 1},
           BatchNormOptions(16), 5e-4);
@@ -146,7 +146,7 @@ TEST(ChannelsLastBatchNormLayer, GivesThoseGradientsAloneThatAreWanted) {
   EXPECT_FALSE(frozen->weight.grad().defined());
   EXPECT_TRUE(frozen->bias.grad().equal(expected[2]));
 
-  auto first = layer_of<BatchNorm2d>(BatchNormOptions(16));  // Of a network: its input is data.
+  auto first = layer_of<BatchNorm2d>(BatchNormOptions(16));  // First in a network: reads data.
   first(input).backward(gradient);
   EXPECT_TRUE(first->weight.grad().equal(expected[1]));
   EXPECT_TRUE(first->bias.grad().equal(expected[2]));

@@ -48,7 +48,7 @@ Layer layer_of(const BatchNormOptions& options, at::ScalarType type = at::kFloat
 
 struct Results {
   at::Tensor output;
-  std::vector<at::Tensor> gradients;  // Of input, weight and bias.
+  std::vector<at::Tensor> gradients;  // For input, weight and bias.
   at::Tensor running_mean;
   at::Tensor running_var;
 };

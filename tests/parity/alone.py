@@ -34,7 +34,7 @@ def copy_buffers(runs):
 def train(case, world, inputs):
     """What each rank leaves; for cases with one pass per step and all parameters used."""
     runs = []
-    states = []  # Of the random number generator, one per rank.
+    states = []  # Random number states, one per rank.
     for rank in range(world):
         runs.append(Run(case, rank, inputs))
         states.append(torch.get_rng_state())

@@ -50,7 +50,7 @@ class Case:
     loss: Callable = loss_of_outputs
     steps: int = 4
     passes: int = 1  # Backward passes per step; all but the last under no_sync().
-    set_to_none: bool = True  # Of zero_grad().
+    set_to_none: bool = True  # For zero_grad().
     momentum: float = 0.9
     weight_decay: float = 1e-2
     prepare: Callable = lambda net: net
@@ -64,7 +64,7 @@ class Case:
     zero: bool = False  # Each rank has a share of the optimizer's state.
     in_backward: bool = False  # Our backward makes the optimizer's steps; in PyTorch they follow it.
     sync_bn: bool = False  # Batch normalization over all ranks, which PyTorch has on GPUs alone.
-    replicas: int = 0  # Of DataParallel in one process; 0: DistributedDataParallel.
+    replicas: int = 0  # For DataParallel in one process; 0: DistributedDataParallel.
     options: dict = dataclasses.field(default_factory=dict)
     join: dict | None = None  # Options of join(); rank r has r steps less.
     largest_world: int = 3

@@ -37,7 +37,7 @@ struct Case {
   bool zero = false;      // Each rank has a share of the optimizer's state.
   bool in_backward = false;  // Backward makes the optimizer's steps.
   bool sync_bn = false;      // Batch normalization over all ranks.
-  int replicas = 0;          // Of DataParallel: replicas_run.h.
+  int replicas = 0;          // For DataParallel: replicas_run.h.
   DistributedDataParallelOptions options{};
   int threads = 1;
   int largest_world = 4;

@@ -66,7 +66,7 @@ std::optional<Shard> take_shard(int& argc, char** argv) {
 
 struct Case {
   std::string name;
-  bool is_last = false;  // Of its suite.
+  bool is_last = false;  // In its suite.
 };
 
 // The number of a case decides its shard, so that the cases of a slow suite are spread.

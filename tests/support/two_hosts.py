@@ -21,7 +21,7 @@ def ip(*arguments):
 
 @dataclasses.dataclass
 class Host:
-    name: str  # Of its namespace.
+    name: str  # Its namespace's.
     link: str  # Its end of the cable to the switch.
     address: str
 

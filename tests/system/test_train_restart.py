@@ -66,7 +66,7 @@ def test_a_restart_goes_on_from_the_jobs_own_checkpoint(folder, resume):
         (folder / RUN / "checkpoints/best.pt").write_bytes(saved.read_bytes())
         keep_lines(folder / RUN, 5)
     job = start(folder, *FLAGS, "--resume", flag, "--max-restarts", 2)
-    # Of best in its first epoch, before there is a better one.
+    # With best in its first epoch, before there is a better one.
     kill_at_step(folder, run, 18 if resume == "best" else 48, job)
     out, err = job.communicate(timeout=120)
     assert job.returncode == 0, err

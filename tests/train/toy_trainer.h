@@ -24,7 +24,7 @@ struct Seen : Observer {
   std::vector<std::int64_t> epochs;
   std::vector<double> rates;
   std::vector<std::pair<std::int64_t, std::int64_t>> tests;  // Behind which epoch, how many.
-  std::vector<double> rows;                                  // Of the log.
+  std::vector<double> rows;                                  // In the log.
 };
 
 // 12 steps an epoch.

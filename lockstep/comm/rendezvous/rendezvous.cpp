@@ -107,7 +107,7 @@ void wait_for_master(const Endpoint& endpoint, const cluster::Membership& member
     connect_to(endpoint, Deadline::in(patience));
     return;
   } catch (const PeerError& error) {
-    // A launcher's store listens before its workers start: it will not come later.
+    // A launcher's store listens before its workers start: one that is not there will not come.
     if (member.launcher_serves_store || patience < kPatience) {
       throw;
     }

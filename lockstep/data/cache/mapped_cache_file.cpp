@@ -24,8 +24,8 @@ namespace {
 
 constexpr std::uint64_t kMoreBytes = std::uint64_t{64} << 20;  // A file grows by at least this.
 
-// What a refused growth has taken. The caller tells why it was refused; that the room stays taken,
-// too, would help nobody.
+// Gives back what a refused growth has taken. Failing here is not an error: the caller tells why
+// the growth was refused.
 void give_back(int fd, std::uint64_t size) {
   [[maybe_unused]] const int ignored = ::ftruncate(fd, static_cast<off_t>(size));
 }
@@ -56,9 +56,9 @@ MappedCacheFile::~MappedCacheFile() {
   remove_if_unused();
 }
 
-// While anybody uses the file, all hold its lock together; who makes it anew holds it alone. Of two
-// that find it missing one makes it and uses it from then on, so the other asks for the lock of all
-// again instead of waiting to be alone.
+// All who use the file share its lock; whoever creates it anew must have the lock alone. If two
+// find it missing, one creates it and then uses it, so the other asks for the shared lock again
+// instead of waiting to have it alone.
 void MappedCacheFile::take_over_or_create() {
   std::optional<Deadline> damaged_until;
   while (true) {
@@ -83,14 +83,14 @@ void MappedCacheFile::take_over_or_create() {
       refuse_lock("it is damaged while others use it; end them, remove the file and start again");
     }
     damaged_until = damaged_until.value_or(Deadline::in(kLockTime));
-    // Two that hold it together keep each other from being alone.
+    // Two processes that share the lock would keep each other from having it alone.
     ::flock(fd_.get(), LOCK_UN);
     std::this_thread::sleep_for(std::chrono::milliseconds(1 + ::getpid() % 7));
   }
 }
 
-// Memory that nobody else uses. A fork shares the lock: it would take the file from whoever has
-// opened it.
+// Removes the file if it is in memory and nobody else uses it. Not in a fork: it shares the lock,
+// so it would get it and take the file from the process that opened it.
 void MappedCacheFile::remove_if_unused() const {
   const bool is_mine = owner_ == ::getpid();
   if (options_.in_memory && is_mine && ::flock(fd_.get(), LOCK_EX | LOCK_NB) == 0 &&

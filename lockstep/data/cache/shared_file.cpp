@@ -24,8 +24,8 @@ blkcnt_t blocks_of(int fd) {
   return ::fstat(fd, &status) == 0 ? status.st_blocks : 0;
 }
 
-// Asks again until a lock is free, because a wait for it could not have an end. A file does not
-// grow for ever: it reaches its limit, or the disk's.
+// Tries again and again, because a blocking wait has no time limit. It ends: a file grows only up
+// to its limit or the disk's.
 template <class Attempt>
 bool lock_in_time(int fd, std::chrono::milliseconds time, const Attempt& attempt) {
   Deadline deadline = Deadline::in(time);

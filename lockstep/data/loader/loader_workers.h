@@ -17,9 +17,9 @@ std::int64_t parts_of_batch(const DataLoaderOptions& options);
 // They stay from epoch to epoch.
 class LoaderWorkers {
  public:
-  // Those of an epoch of so many batches of `parts` parts: no more than have something to do in it.
-  // An epoch that was resumed may have had too few for the next one, which gets new ones; so does
-  // one behind workers that could not be initialized. Null if the loader has no workers.
+  // The workers of an epoch that has this many batches of `parts` parts each: no more than have
+  // something to do. They are made anew if the present ones are too few, as after a resumed epoch,
+  // or could not be initialized. Null if the loader has no workers.
   std::shared_ptr<WorkerPool> for_epoch(const DataLoaderOptions& options, std::int64_t batches,
                                         std::int64_t parts);
 

@@ -50,11 +50,11 @@ class WorkerPool {
   // Drops what is left of the job. Does not block.
   void stop();
 
-  // The result of the next number, null behind the last one. Blocks until it is there; throws what
-  // the job threw for this number, after which the next call gives the next number. Throws IoError
-  // saying what each worker is doing if it takes longer than the timeout; the number stays the
-  // next one. If workers could not be initialized, throws what was thrown in that of the lowest
-  // number, after all have tried: which error comes does not depend on who was faster.
+  // The result of the next number; null behind the last one. Blocks until it is there. Throws what
+  // the job threw for this number; the next call then gives the next number. Throws IoError, saying
+  // what each worker is doing, if it takes longer than the timeout; the number stays the next one.
+  // If workers could not be initialized, waits until all have tried and throws the error of the
+  // lowest number, whoever was faster.
   Result next();
   // How many numbers next() is through with, of this job.
   [[nodiscard]] std::int64_t given() const;

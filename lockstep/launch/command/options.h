@@ -20,7 +20,7 @@ struct LogOptions {
   StreamChoice tee;
   std::set<int> shown_ranks;    // --local-ranks-filter; empty: all.
   std::string prefix_template;  // Empty: torchrun's default.
-  // A worker says while it runs where logs are to be kept: log_link() of log_layout.h.
+  // While it runs, a worker says where logs are kept: see log_link() in log_layout.h.
   bool named_by_worker = false;
 };
 

@@ -31,7 +31,7 @@ void Coordinator::conclude() {
   if (outcome_.end) {
     End ending = *outcome_.end;
     const auto unsaved = std::find_if(failures.begin(), failures.end(), stopped_unsaved);
-    // That of the signal would say that the same command goes on from here.
+    // The signal's own code would say that the same command goes on from here.
     if (ending.exit_code > 128 && unsaved != failures.end()) {
       ending.exit_code = kStoppedUnsaved;
       ending.text += "lockstep run: " + describe_worker(*unsaved, several()) +

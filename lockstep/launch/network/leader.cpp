@@ -19,8 +19,7 @@ JobSettings settings_of(const Context& context) {
   settings.master_addr = options.nodes.endpoint.host;
   settings.max_restarts = options.max_restarts;
   settings.final_codes = options.final_codes;
-  // Workers that start with it blocked do so to obey it, be it late. Others may use it for
-  // anything.
+  // Workers that start with SIGUSR1 blocked obey it, however late. To others it may mean anything.
   settings.notice_lasts = context.signals->workers_hold_back(SIGUSR1)
                               ? std::chrono::milliseconds::max()
                               : options.shutdown_timeout;

@@ -28,8 +28,8 @@ Member::~Member() {
   }
 }
 
-// The leader may come later than we do, and the one of the job before may still be there: until it
-// has started an attempt with us, nothing is lost by trying again.
+// The leader may start later than this node, and the leader of the job before may still be there.
+// Trying again does no harm until a leader has started an attempt with this node.
 void Member::try_to_join() {
   if (!next_try_.passed()) {
     return;

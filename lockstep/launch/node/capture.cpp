@@ -68,7 +68,7 @@ void Capture::take(std::string_view bytes) {
   }
 }
 
-// What came before is in the tail, or its end is.
+// Opens the log as soon as its path is known. The tail has what came before, or the end of that.
 void Capture::open_found_file() {
   try {
     const auto path = target_.find_file();

@@ -30,10 +30,10 @@ class LocalNode {
   // A handled signal reached the launcher: passes it to the workers, which get the shutdown time to
   // end.
   void interrupt(int signal);
-  // Passes on a signal that does not end the job: each worker gets it, and nothing else happens
-  // now. If workers start with it held back, and none or only those of an ending attempt are here,
-  // those of the next attempt get it, too, when they are started. Else SIGUSR1 is reported: it may
-  // have asked the job to stop.
+  // Passes on a signal that does not end the job. The workers get it, and nothing else happens now.
+  // If workers start with this signal blocked, and the node has none now or only those of an ending
+  // attempt, the workers of the next attempt get it, too. Otherwise a SIGUSR1 is reported to the
+  // leader: it may have asked the job to stop.
   void pass_on(int signal);
   void on_exits(const std::vector<ChildExit>& exits);
   // To be called now and then while busy().

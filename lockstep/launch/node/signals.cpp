@@ -64,8 +64,8 @@ Signals::~Signals() {
 void Signals::restore_in_child() const {
   ::sigaction(SIGXFSZ, &file_size_before_, nullptr);
   ::sigaction(SIGPIPE, &pipe_before_, nullptr);
-  // A script that runs us in the background, or a service that ignores or blocks SIGTERM, must not
-  // take from the workers the very signals by which we end them. SIGHUP under nohup is not watched.
+  // We end workers by these signals, so workers must not inherit that a script in the background,
+  // or a service, had them ignored or blocked. SIGHUP under nohup is not one of them.
   struct sigaction standard{};
   standard.sa_handler = SIG_DFL;
   sigset_t mask = before_;

@@ -16,8 +16,8 @@ class UsedMap {
   void mark(std::size_t parameter);
   // Starts to sum the ranks' maps; a collective.
   void start_sum();
-  // The same for a rank that has no inputs any more: it says again what the last sum said, as in
-  // PyTorch, where a parameter that was used in this rank's last step counts as used from then on.
+  // The same for a rank that has no inputs any more: it repeats the result of the last sum. So a
+  // parameter that this rank used in its last step counts as used from then on, as in PyTorch.
   void start_sum_again();
   // Waits for the sum only if the parameter was not used here.
   [[nodiscard]] bool anywhere(std::size_t parameter);

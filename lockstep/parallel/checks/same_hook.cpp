@@ -59,7 +59,8 @@ void require_same_hook(const Group& group, const std::string& key) {
   const auto found = std::make_shared<std::string>();
   const bool in_time = comm::within(kLongestCheck, [found, key, store = group.store(),
                                                     self = RankOf{group.rank(), group.size()}] {
-    // What a rank with a hook sees is no proof: its hook may have waited for nobody.
+    // A rank with a hook cannot judge: its hook may have waited for nobody, so the others may not
+    // have come this far.
     if (!store->check({hook_key(key, self.rank)})) {
       *found = hook_difference(*store, key, self);
     }

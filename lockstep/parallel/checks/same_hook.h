@@ -18,8 +18,9 @@ struct RankOf {
   int size = 1;
 };
 
-// "rank 0 has registered a communication hook and rank 1 has not", of this rank and the first that
-// differs; empty if none does. A rank that has not come to it yet has not registered one.
+// Compares this rank with the others: "rank 0 has registered a communication hook and rank 1 has
+// not" for the first that differs, empty if none does. A rank that has not come this far counts as
+// one without a hook.
 std::string hook_difference(c10d::Store& store, const std::string& key, const RankOf& self);
 
 // For the end of a first step, in which all ranks took part. Throws UsageError on ranks without a

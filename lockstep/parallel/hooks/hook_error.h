@@ -8,8 +8,9 @@
 
 namespace lockstep::parallel {
 
-// Errors of a step are taken for those of a peer unless they are known. StepErrors tells the others
-// of this one and throws the hook's own, or a UsageError if that is no std::exception.
+// Carries it through the reducer, which takes errors that it does not know for errors of a peer.
+// StepErrors tells the other ranks and throws what the hook threw, or a UsageError if that is no
+// std::exception.
 class HookError : public std::runtime_error {
  public:
   HookError(const std::string& text, std::exception_ptr cause)

@@ -30,7 +30,7 @@ class Join {
   // An active rank begins a forward. Throws UsageError if a rank has no inputs and that is to be an
   // error.
   void begin_forward();
-  // By what this step's gradients are divided; waits for what begin_forward() started.
+  // The number by which this step's gradients are divided. Waits for what begin_forward() started.
   [[nodiscard]] int divisor();
   // The same for a rank without inputs: how many ranks are active.
   [[nodiscard]] int shadow_forward();

@@ -1,5 +1,5 @@
-// Ranks whose batches have different sizes: by what a rank's gradients are divided so that their
-// sum is the gradient of the mean over all samples.
+// For ranks with batches of different sizes: the number by which a rank's gradients are divided, so
+// that their sum over the ranks is the gradient of the mean over all samples.
 #pragma once
 
 #include <ATen/core/Tensor.h>

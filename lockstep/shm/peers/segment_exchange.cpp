@@ -159,7 +159,7 @@ class SegmentExchange {
     return hello_text({.rank = rank_, .secret = notices_[index(other)].secret});
   }
 
-  // Until there is something to read, or to try again; takes a caller in.
+  // Waits until a line can be read or a call can be tried again. Accepts one caller.
   void wait_for_lines() {
     const bool room = lines_.size() < kCallsAtOnce + kCallersAtOnce;
     std::vector<pollfd> entries{

@@ -199,7 +199,7 @@ std::vector<int> Team::absent() const {
   return ranks;
 }
 
-// A rank that has come and then ended is missed as much as one that has not come.
+// All ranks must live for a meeting: one that arrived and then ended is missing, too.
 std::vector<int> Team::others() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < size(); ++rank) {

@@ -16,10 +16,11 @@ using Clock = Deadline::Clock;
 
 // How long a death can go unnoticed, and how often a waiting rank wakes for nothing.
 constexpr std::chrono::milliseconds kPoll{50};
-// How much longer a rank is waited for that saves: one whose disk hangs says so for ever.
+// How much longer others wait for a rank that saves. There is a limit because a rank whose disk
+// hangs says for ever that it saves.
 constexpr std::chrono::minutes kLongestSave{20};
 
-// When time runs out also for a rank that saves.
+// The deadline that holds even while an awaited rank saves.
 Deadline longest_after(const Deadline& deadline) {
   using std::chrono::milliseconds;
   if (deadline.passed()) {

@@ -64,8 +64,8 @@ std::string without_spaces(std::string text) {
                    right);
 }
 
-// The least or the greatest value that is allowed would be a poor advice: the default is one. What
-// stands for a choice of ours, such as 0 of --lr, says nothing to the reader.
+// Advises the default: the smallest or largest allowed value would be poor advice. A default that
+// only stands for a choice of ours, such as 0 of --lr, is not shown.
 [[noreturn]] void refuse_for_default(const std::string& flag, double value,
                                      const std::string& expected) {
   std::string used = "the default";

@@ -35,7 +35,7 @@ struct DataSource {
   bool is_split_by_seed = false;  // The validation part was drawn from the training data.
   std::string index;       // Equal where the samples are: sizes and a checksum of labels or paths.
   std::string test_index;  // The same of `test`, on which nothing that is learned depends.
-  // Which can tell what was skipped or bad; empty if nothing is read from image files.
+  // The parts that can tell what was skipped or bad; empty if nothing is read from image files.
   std::vector<ImagePart> folders;
   std::vector<std::string> warnings;  // What of the data is not used, and why.
 

@@ -48,7 +48,8 @@ void require_fitting_flags(const TrainConfig& config, const DataSource& source);
 std::string describe_data(const DataSource& source);
 
 struct ImageNews {
-  // That any rank has met, each once; nothing of data that is not read from image files.
+  // How many bad files the ranks have met, each counted once; nothing if the data is not read from
+  // image files.
   std::optional<std::int64_t> bad_files;
   std::vector<std::string> bad_file_list;  // Which and why, as far as BadFiles::listed() has them.
   std::vector<std::string> lines;          // The same, and rank 0's caches; for people.

@@ -34,8 +34,9 @@ Settings unpacked(const std::string& text) {
   return settings;
 }
 
-// What the program was built for follows from its checksum. What it was started with does not: the
-// libraries may be others by LD_LIBRARY_PATH, or in another machine's folder of the same name.
+// Which LibTorch this process has loaded. The program's checksum covers what it was built for, not
+// what it was started with: LD_LIBRARY_PATH, or a folder of the same name on another machine, may
+// bring other libraries.
 std::string libtorch() {
   std::string text = "built for " TORCH_VERSION;
   for (const char* library : {"libc10.so", "libtorch_cpu.so"}) {

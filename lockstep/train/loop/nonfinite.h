@@ -16,9 +16,9 @@ namespace lockstep::train {
 // in the losses, which the device keeps a record of.
 bool checks_gradients(const TrainConfig& config, at::Device device);
 
-// Throw Error with step, rank or parameter, and what to do. `ranks` has the sums of each up to
-// `step`, to which a step adds so many samples: the rank and the step that had the first such loss
-// are named.
+// Throw Error with step, rank or parameter, and what to do. `ranks` has each rank's sums up to
+// `step`; a step adds `samples_per_step` samples to them, which tells the rank and the step that
+// had the first bad loss.
 void require_finite_losses(const TrainConfig& config, std::int64_t step,
                            const std::vector<Tally::Sums>& ranks, std::int64_t samples_per_step);
 // On a GPU, waits for it.

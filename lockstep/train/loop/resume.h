@@ -41,7 +41,8 @@ std::string resumed_text(const LoadedCheckpoint& loaded, const Position& positio
 // Those of a checkpoint's args; none of another program's.
 Settings settings_in(const checkpoint::Value& args);
 
-// Which job saved the checkpoint; empty if that is not in it. An empty one is not put there.
+// Which job saved the checkpoint; empty if it does not say. set_job() does nothing for an empty
+// job.
 std::string job_of(const Checkpoint& checkpoint);
 void set_job(Checkpoint& checkpoint, const std::string& job);
 

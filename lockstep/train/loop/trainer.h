@@ -69,7 +69,7 @@ class Trainer {
   // The same of the test part; nothing if the data has none, too.
   std::optional<Scores> test_once();
 
-  // Of the checkpoint that was saved last, or resumed from; 0: there is none.
+  // The step of the checkpoint that was saved last, or resumed from; 0 if there is none.
   [[nodiscard]] std::int64_t saved_step() const { return saved_step_; }
 
   // What the numbers depend on, for checkpoints and for ranks to compare.

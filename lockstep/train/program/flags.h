@@ -25,7 +25,7 @@ struct JobConfig {
   int timeout_seconds = 1800;
   int max_restarts = 0;
   int join_timeout_seconds = 0;      // For all nodes to come; 0: the launcher's default.
-  std::string log_dir;               // Of the ranks' output; empty: in the run's folder.
+  std::string log_dir;               // For the ranks' output; empty: in the run's folder.
   int shutdown_timeout_seconds = 0;  // From a signal to the launcher to SIGKILL; 0: its default.
 };
 

@@ -43,7 +43,7 @@ class Observer {
   virtual void on_epoch(const Epoch& /*epoch*/) {}
   // Between two intervals it was found that the others wait for a rank, in words.
   virtual void on_slow_rank(const std::string& /*text*/) {}
-  // Behind the last epoch, of data with a part for it.
+  // After the last epoch, if the data has a test part.
   virtual void on_test(const Position& /*position*/, const Scores& /*test*/) {}
   // Something went wrong that the run survives.
   virtual void on_warning(const std::string& /*warning*/) {}

@@ -8,8 +8,8 @@ namespace {
 std::string metrics_path(const std::string& folder) { return folder + "/metrics.jsonl"; }
 std::string summary_path(const std::string& folder) { return folder + "/summary.csv"; }
 
-// What is added to the events of the last step and still to come: the test part is always scored at
-// the end, and an epoch in which the run goes on is validated.
+// Tags of the last step whose events are written again: the test part is always scored at the end,
+// and a run that goes on inside an epoch validates that epoch.
 std::vector<std::string> tags_made_again(const Position& start) {
   std::vector<std::string> tags{"Loss/test", "acc1/test", "acc5/test"};
   if (start.step_in_epoch > 0) {

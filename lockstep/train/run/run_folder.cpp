@@ -96,8 +96,9 @@ RunFolder RunFolder::open(const RunFolderOptions& options) {
   for (const auto found : numbers_of_folders(options.root, options.name)) {
     const bool is_run = !is_left_over(path_of(found));
     if (options.resume) {
-      // Only the process that holds a folder can say whether its run is finished. What looks left
-      // over may be of a start that is under way: then this one is refused.
+      // Only the process that holds a folder can say whether its run is finished. A folder that
+      // looks left over may belong to a start that is under way; open_existing() then refuses this
+      // start.
       RunFolder newest = open_existing(path_of(found));
       if (is_run && !newest.is_finished()) {
         return newest;

@@ -102,8 +102,9 @@ StopRequest::~StopRequest() {
     if (is_ignored(before[i])) {
       continue;
     }
-    // Threads that were started meanwhile do not hold it back: its default would end the process. A
-    // handler, since SIG_IGN would be kept by the next StopRequest.
+    // Threads that were started meanwhile do not block the signal, and its default action would end
+    // the process. So it gets a handler that does nothing; SIG_IGN would be kept by the next
+    // StopRequest.
     if (before[i].sa_handler == SIG_DFL && ::sigismember(&mask_before, kSignals[i]) == 1) {
       before[i].sa_handler = do_nothing;
       before[i].sa_flags = SA_RESTART;

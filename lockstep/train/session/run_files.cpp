@@ -176,7 +176,7 @@ RunFiles::RunFiles(const TrainConfig& config, const Names& names, bool restarted
           checkpoint_ = own + "/checkpoints";
         }
         auto folder = RunFolder::open_existing(own);
-        // Without a checkpoint of this job the mark is from before it.
+        // If this job has saved no checkpoint, the run was marked as finished before this job.
         is_done_ = has_saved && folder.is_finished();
         return folder;
       }()) {

@@ -256,7 +256,7 @@ class Session {
       const SavingNote note(world_, outcome.position.step);
       outcome.is_saved = files->finish(outcome.stopped_by == 0);
     }
-    // Behind the files, which shall not depend on whether the others still live.
+    // After the files are written, which must not depend on whether the other ranks still live.
     const auto news = image_news(world_, source_);
     if (writes()) {
       SummaryFacts facts{config_, outcome, world_.size(), {}, console_.warnings()};
@@ -279,11 +279,12 @@ class Session {
     // Nobody leaves before the checkpoint is written.
     const int code =
         std::stoi(on_rank_0(world_, [&] { return std::to_string(exit_code_of(outcome)); }));
-    // Rank 0 alone writes, so a launcher shall name it; how a stop ended all must say.
+    // A checkpoint that could not be saved is the exit code of rank 0 alone, which a launcher then
+    // names. How a stop ended is the exit code of all ranks.
     return world_.rank() != 0 && outcome.stopped_by == 0 ? 0 : code;
   }
 
-  // Whoever closed or filled stdout does not make a failure of a run that is complete.
+  // A run that is complete does not fail because stdout is closed or full.
   static bool print(const std::string& text) {
     const NoSigpipe no_sigpipe;
     return write_all(STDOUT_FILENO, text);

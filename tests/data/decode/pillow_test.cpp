@@ -83,7 +83,7 @@ double psnr(std::span<const float> a, std::span<const float> b) {
 TEST(Pillow, FastDecodesAtASmallerScaleIfThePartShrinks) {
   const test::TemporaryFolder folder;
   test::run_python("data/decode/photos.py", {folder.file("")});
-  const std::string file = read_file(folder.file("0.jpg"));  // Of 640x480 pixels.
+  const std::string file = read_file(folder.file("0.jpg"));  // 640x480 pixels.
   const auto width = [&](Size size, bool fast) {
     const auto choose = [&](Size image) {
       return WantedPart{.box = {.width = image.width, .height = image.height}, .size = size};

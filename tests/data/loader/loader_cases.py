@@ -52,6 +52,6 @@ def write_order(file):
 
 
 warnings.simplefilter("ignore")
-sys.unraisablehook = lambda _: None  # Of an iterator that was refused.
+sys.unraisablehook = lambda _: None  # A refused iterator reports here.
 with open(sys.argv[2], "w") as output:
     {"options": write_options, "order": write_order}[sys.argv[1]](output)

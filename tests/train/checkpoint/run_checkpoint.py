@@ -121,7 +121,7 @@ def tensors(folder):
         state[name] = torch.arange(8, dtype=torch.uint8).view(getattr(torch, name))
     torch.save(state, folder / "tensors.pt")
     torch.save(state, folder / "protocol3.pt", pickle_protocol=3)
-    warnings.simplefilter("ignore")  # Of the protocol, and of quantized tensors.
+    warnings.simplefilter("ignore")  # About the protocol and quantized tensors.
     for name in ("tensors.pt", "protocol3.pt"):
         assert torch.load(folder / name, weights_only=True).keys() == state.keys()
     torch.save({name: tensor.detach().resolve_conj().resolve_neg().contiguous().view(torch.uint8)

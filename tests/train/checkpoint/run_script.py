@@ -61,7 +61,7 @@ def train(rank, folder):
     net = torch.jit.load(str(folder / "net.pt"))
     ddp = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.05, momentum=0.9)
-    torch.manual_seed(100 + rank)  # Of dropout.
+    torch.manual_seed(100 + rank)  # For dropout.
     left = {}
     for step in range(STEPS):
         inputs, labels = batch(step, rank)

@@ -16,7 +16,7 @@ using ::testing::ThrowsMessage;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// Of a rank whose first `finite` of 40 samples had a finite loss.
+// The sums of a rank whose first `finite` of 40 samples had a finite loss.
 Tally::Sums sums(double finite) { return {finite < 40 ? kInfinity : 1.5, 0, 0, 40, finite}; }
 
 TEST(Nonfinite, TheFirstLossNamesItsRankAndStep) {

@@ -154,7 +154,7 @@ TEST(RequireWhole, NamesWhatIsRandom) {
 TEST(RequireSameClasses, NamesTheFirstThatDiffers) {
   const DataSource source{.class_names = {"cat", "dog"}};
   require_same_classes(source, {"cat", "dog"});
-  require_same_classes(source, {});  // Of another program.
+  require_same_classes(source, {});  // Another program's.
   require_same_classes({}, {"cat", "dog"});
   EXPECT_THAT([&] { require_same_classes(source, {"cat", "cow"}); },
               testing::ThrowsMessage<UsageError>(testing::AllOf(
@@ -176,7 +176,7 @@ TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
       [&] { require_unseen_samples({.data = "t.csv", .val_split = 0.5}, source, settings); },
       refused);
   require_unseen_samples({.data = "other.csv"}, source, settings);
-  require_unseen_samples({.data = "t.csv"}, source, {});  // Of another program.
+  require_unseen_samples({.data = "t.csv"}, source, {});  // Another program's.
   source.is_split_by_seed = false;
   require_unseen_samples({.data = "t.csv"}, source, settings);
 }

@@ -183,7 +183,7 @@ TEST(Trainer, ASignalInTheTestLeavesItToTheNextStart) {
   EXPECT_THAT(first.seen.tests, testing::IsEmpty());
   EXPECT_EQ(stopped.position.epoch, 2);
   EXPECT_TRUE(keeper.finish());
-  for (int i = 0; i < 2; ++i) {  // Of a training that is finished, as often as one likes.
+  for (int i = 0; i < 2; ++i) {  // Training is finished: as often as one likes.
     ToyRun second(kShort, {}, 21);
     second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
     const auto outcome = second.trainer->run();

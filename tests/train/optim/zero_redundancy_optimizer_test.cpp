@@ -31,7 +31,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-constexpr std::size_t kParams = 7;  // Of run_zero.py, the last three in a second group.
+constexpr std::size_t kParams = 7;  // As run_zero.py: the last three in a second group.
 constexpr std::size_t kFirstGroup = 4;
 
 class AsPython {

@@ -13,8 +13,8 @@ namespace {
 
 // A rank on the host of one that died knows more than one that lost a connection to it.
 constexpr std::chrono::milliseconds kLetOthersSpeak{300};
-// One that waited in vain knows more than those to whom Gloo then closes its connections, so it
-// speaks before them: it asks the hosts no longer than this which of them has not begun.
+// A rank that waited in vain knows more than those whose connections Gloo then closes, so it must
+// speak before them: it asks the hosts for no longer than this which of them has not begun.
 constexpr std::chrono::milliseconds kAsk{250};
 constexpr std::chrono::milliseconds kGlooNotices{1000};
 

@@ -54,8 +54,8 @@ class HostLinks {
   // The same, but what fails because this rank leaves is no error of the group.
   [[noreturn]] void fail_or_leave(const std::string& what, const std::exception_ptr& error,
                                   During during = During::kMessage);
-  // A collective failed. If that is because this rank leaves, nobody will end what it began on the
-  // lane, so the lane is cut: Gloo's destructor would wait for it.
+  // To be called after a collective failed. If it failed because this rank leaves, cuts the lane:
+  // nobody will finish what this rank began there, and Gloo's destructor would wait for it.
   void cut_if_left();
   // Throws PeerError with that reason once there is one; UsageError in a fork.
   void throw_if_broken(const std::string& what) const;

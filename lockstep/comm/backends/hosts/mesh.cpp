@@ -45,8 +45,8 @@ void HostCollectives::require_fit(const Sizes& sizes) const {
   }
 }
 
-// What each rank gives to each, and takes of each, is known to all before anything is sent: so a
-// call that does not fit is the same error on all ranks.
+// Before anything is sent, all ranks know what each rank sends to and expects from each other one.
+// So a call that does not fit is the same error on all ranks.
 void HostCollectives::exchange(const Tensors& outputs, const Tensors& inputs,
                                Deadline deadline) const {
   const Tensors given = as_bytes(inputs);

@@ -7,8 +7,9 @@
 namespace lockstep {
 namespace {
 
-// LibTorch's monitor asks the store every second whether a rank wants dumps, without a time limit:
-// a store that does not answer would hold destroy() up for ever. Who sets the variable has dumps.
+// Turns LibTorch's dumps off, unless the user has set the variable. For them a monitor asks the
+// store every second, without a time limit: a store that does not answer would hold up destroy()
+// for ever.
 void leave_dumps_out() { ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", /*replace=*/0); }
 
 c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {

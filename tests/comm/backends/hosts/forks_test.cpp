@@ -17,7 +17,7 @@ using lockstep::testing::in_a_fork;
 using lockstep::testing::is_refused;
 using lockstep::testing::Tensors;
 
-// Of a work that is not done.
+// Whether every call of a work that is not done is refused.
 bool is_refused_in_all(c10d::Work& work) {
   return is_refused([&] { work.isCompleted(); }) && is_refused([&] { (void)work.getFuture(); }) &&
          is_refused([&] { work.wait(); });
