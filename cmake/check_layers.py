@@ -106,6 +106,7 @@ API_SECTION = "# API"  # In that file: the umbrella header and what it includes,
 WITHOUT_TEST = {
     r"lockstep/cli/.*": "programs; tests/system runs them as a user does",
     r"lockstep/nn/batch_norm_(cpu|gpu)\.cpp": "batch_norm_over_ranks_test.cpp and batch_norm_gpu_test.cpp",
+    r"lockstep/nn/halve\.cpp": "max_pool_test.cpp compares with PyTorch what it computes",
     r"lockstep/base/crc32c_(arm|x86)\.cpp": "crc32c_test.cpp compares what this machine has with the table",
     r"lockstep/launch/job/coordinator_end\.cpp": "half of coordinator.cpp; see coordinator_test.cpp",
     r".*(/|_)(missing|stub)\.cpp": "stands in where a machine lacks something; says so and does nothing",

@@ -50,6 +50,7 @@
 #include "lockstep/models/toy.h"
 #include "lockstep/models/vgg.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/max_pool.h"
 #include "lockstep/nn/recompute.h"
 #include "lockstep/parallel/data_parallel.h"
 #include "lockstep/parallel/distributed_data_parallel.h"

@@ -20,7 +20,7 @@ constexpr const char* kPurgeDelayMs = "10000";
 
 // malloc's settings are the process's, and cannot be read.
 std::mutex mutex;
-std::size_t kept = 0;
+std::size_t kept_bytes = 0;
 
 }  // namespace
 
@@ -32,11 +32,11 @@ bool keep_freed_memory(std::size_t bytes, const Environment& environment) {
   }
   const std::lock_guard lock(mutex);
   bool taken = true;
-  if (bytes > kept) {
-    kept = bytes;
+  if (bytes > kept_bytes) {
+    kept_bytes = bytes;
     // Setting one of them ends glibc's guesses at the other.
-    const auto most = static_cast<int>(
-        std::min<std::size_t>(kept, static_cast<std::size_t>(std::numeric_limits<int>::max())));
+    const auto most = static_cast<int>(std::min<std::size_t>(
+        kept_bytes, static_cast<std::size_t>(std::numeric_limits<int>::max())));
     taken =
         ::mallopt(M_MMAP_THRESHOLD, kLargestBlock) == 1 && ::mallopt(M_TRIM_THRESHOLD, most) == 1;
   }

@@ -3,10 +3,10 @@
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/pooling.h>
 
 #include "lockstep/models/require.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/max_pool.h"
 
 namespace lockstep::models {
 namespace {
@@ -16,7 +16,7 @@ void push_stage(torch::nn::Sequential& net, std::int64_t in, std::int64_t out) {
   net->push_back(torch::nn::Conv2d(torch::nn::Conv2dOptions(in, out, 3).padding(1)));
   net->push_back(nn::BatchNorm2d(out));
   net->push_back(torch::nn::ReLU());
-  net->push_back(torch::nn::MaxPool2d(2));
+  net->push_back(nn::MaxPool2d(2));
 }
 
 }  // namespace

@@ -6,10 +6,10 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/linear.h>
-#include <torch/nn/modules/pooling.h>
 
 #include "lockstep/models/require.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/max_pool.h"
 
 namespace lockstep::models {
 namespace {
@@ -43,7 +43,7 @@ void Vgg::reset() {
       features_->push_back(in_place_relu());
       in = out;
     }
-    features_->push_back(torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(2).stride(2)));
+    features_->push_back(nn::MaxPool2d(2));
   }
   classifier_ = register_module("classifier", torch::nn::Sequential());
   in *= kPooled * kPooled;
