@@ -46,6 +46,38 @@ TEST(TrainerCheckpoint, ASignalEndsItAndTheCheckpointGoesOn) {
           testing::HasSubstr("HINT: add --resume no to start anew with the weights")));
 }
 
+// The second epoch's last step turns all weights around.
+TEST(TrainerCheckpoint, BestIsTheEpochOfTheHighestAccuracyAndNotTheLast) {
+  const toys::Folder folder;
+  CheckpointKeeper keeper(folder.path + "/checkpoints",
+                          {.on_warning = [](const std::string& text) { FAIL() << text; }});
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> of_first_epoch;
+  TrainerOptions options{.keeper = &keeper, .each = [&](std::int64_t step) {
+                           const at::NoGradGuard no_grad;
+                           for (auto& parameter : parameters) {
+                             if (step == 12) {
+                               of_first_epoch.push_back(parameter.clone());
+                             } else if (step == 24) {
+                               parameter.neg_();
+                             }
+                           }
+                         }};
+  ToyRun run(kShort, options);
+  parameters = run.learner.module().parameters();
+  const auto outcome = run.trainer->run();
+  EXPECT_TRUE(keeper.finish());
+  ASSERT_LT(outcome.last.top1, outcome.position.best_top1);
+  EXPECT_EQ(outcome.position.best_epoch, 0);
+  const auto best = load_checkpoint(folder.path + "/checkpoints/best.pt").checkpoint;
+  EXPECT_EQ(best.epoch, 1);
+  EXPECT_EQ(load_checkpoint(folder.path + "/checkpoints/last.pt").checkpoint.epoch, 2);
+  ASSERT_EQ(best.model.size(), of_first_epoch.size());
+  for (std::size_t i = 0; i < of_first_epoch.size(); ++i) {
+    EXPECT_TRUE(best.model[i].second.equal(of_first_epoch[i])) << best.model[i].first;
+  }
+}
+
 // Without the settings and the lr that came later.
 TEST(TrainerCheckpoint, GoesOnFromACheckpointOfAnOlderProgram) {
   const toys::Folder folder;
