@@ -173,21 +173,36 @@ TEST(OpenData, HflipIsAProbabilityOfFolders) {
   EXPECT_GT(mirrored(1), mirrored(-1));
 }
 
+// By their numbers in the folder that was split.
+std::vector<std::int64_t> files_of(const std::shared_ptr<const data::Dataset>& part) {
+  return dynamic_cast<const data::Subset&>(*part).indices();
+}
+
 TEST(OpenData, FolderWithoutPartsIsSplitByTheSeed) {
   const toys::Folder folder;
   write_classes(folder.path, 10);
-  const auto source = open_data({.data = folder.path});
-  EXPECT_EQ(source.train->size(), 18);
-  EXPECT_EQ(source.validation->size(), 2);
+  const auto parts_with = [&](std::uint64_t seed) {
+    const auto source = open_data({.data = folder.path, .seed = seed});
+    auto parts = std::pair(files_of(source.train), files_of(source.validation));
+    std::ranges::sort(parts.first);
+    std::ranges::sort(parts.second);
+    return parts;
+  };
+  const auto parts = parts_with(1);
+  EXPECT_EQ(parts.first.size(), 18U);
+  EXPECT_EQ(parts.second.size(), 2U);
+  auto all = parts.first;
+  all.insert(all.end(), parts.second.begin(), parts.second.end());
+  std::ranges::sort(all);
+  EXPECT_EQ(std::ranges::adjacent_find(all), all.end());  // No file is in both.
+  EXPECT_EQ(parts_with(1), parts);
+  EXPECT_NE(parts_with(2).second, parts.second);
 }
 
 TEST(OpenData, NoBadFileIsReplacedByOneOfTheOtherPart) {
   const toys::Folder folder;
   write_classes(folder.path, 10);
   const TrainConfig config{.data = folder.path, .val_split = 0.5, .input_size = 8, .max_bad = 20};
-  const auto files = [](const std::shared_ptr<const data::Dataset>& part) {
-    return dynamic_cast<const data::Subset&>(*part).indices();
-  };
   // A sample's only color tells its file; 0 to 9 are cats, the others dogs.
   const auto taken = [](const std::shared_ptr<const data::Dataset>& part, std::int64_t i) {
     const auto sample = part->get(i);
@@ -197,7 +212,7 @@ TEST(OpenData, NoBadFileIsReplacedByOneOfTheOtherPart) {
   };
   const auto before = open_data(config);
   for (const bool in_training : {true, false}) {
-    const auto indices = files(in_training ? before.train : before.validation);
+    const auto indices = files_of(in_training ? before.train : before.validation);
     const auto good = indices.back();
     for (const auto index : indices) {
       const std::string path =
