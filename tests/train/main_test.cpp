@@ -1,9 +1,13 @@
 #include "lockstep/train/main.h"
 
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
 #include <fstream>
+#include <functional>
+#include <new>
+#include <string>
 #include <vector>
 
 #include "tests/train/toys.h"
@@ -33,19 +37,41 @@ TEST(TrainMain, HelpIsCode0) {
   EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("--global-batch-size"));
 }
 
-TEST(TrainMain, TooLittleMemoryIsAHintWithoutABacktrace) {
+// As make_network() of a network that needs too much; returns what stderr has.
+std::string train_without_memory(const std::function<void()>& fail) {
   const toys::Folder folder;
   const auto data = folder.path + "/points.csv";
   std::ofstream(data) << "1,2,0\n2,1,1\n1,2,0\n";
-  const auto make_huge = [](const models::ModelOptions& /*options*/) {
-    at::empty({std::int64_t{1} << 55});
+  const auto make_huge = [&](const models::ModelOptions& /*options*/) {
+    fail();
     return torch::nn::Sequential(torch::nn::Linear(2, 2));
   };
   testing::internal::CaptureStderr();
   EXPECT_EQ(run({data, "--model", "huge", "--batch-size", "1"}, {{"huge", make_huge}}), 1);
-  const auto text = testing::internal::GetCapturedStderr();
-  EXPECT_THAT(text, testing::AllOf(testing::HasSubstr("HINT: not enough memory"),
-                                   testing::Not(testing::HasSubstr("frame #"))));
+  return testing::internal::GetCapturedStderr();
+}
+
+constexpr const char* kHint =
+    "lockstep train: HINT: not enough memory: halve --batch-size and double --grad-accum, or --amp "
+    "bf16\n";
+
+TEST(TrainMain, TooLittleMemoryIsAHintWithoutABacktrace) {
+  const auto text = train_without_memory([] { at::empty({std::int64_t{1} << 55}); });
+  EXPECT_THAT(text,
+              testing::AllOf(testing::HasSubstr("DefaultCPUAllocator"), testing::EndsWith(kHint),
+                             testing::Not(testing::HasSubstr("frame #"))));
+}
+
+// As LibTorch's allocators of GPUs say it.
+TEST(TrainMain, TooLittleMemoryOfAGpuIsTheSameHint) {
+  const auto text = train_without_memory(
+      [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried 3 GiB."); });
+  EXPECT_EQ(text, std::string("lockstep train: CUDA out of memory. Tried 3 GiB.\n") + kHint);
+}
+
+TEST(TrainMain, TooLittleMemoryOfTheProgramIsTheSameHint) {
+  const auto text = train_without_memory([] { throw std::bad_alloc(); });
+  EXPECT_EQ(text, std::string("lockstep train: out of memory\n") + kHint);
 }
 
 }  // namespace
