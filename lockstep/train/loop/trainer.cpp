@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/train/input/loaders.h"
 #include "lockstep/train/loop/validate.h"
@@ -166,6 +167,9 @@ void Trainer::finish_interval() {
   std::ranges::transform(parts, std::back_inserter(ranks), &IntervalPart::sums);
   require_finite(ranks);
   auto interval = interval_of(parts);
+  if (auto named = slow_ranks_.look(parts); !named.empty()) {
+    interval.slow_rank = std::move(named);  // With the table, since it is news.
+  }
   marked_times_ = times;
   interval.position = position_;
   interval.lr = position_.lr;

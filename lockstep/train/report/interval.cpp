@@ -68,9 +68,13 @@ std::string SlowRankWatch::look(const Group& group, const std::vector<double>& w
   }
   IntervalPart own;
   own.work = work;
+  return look(gather(group, own));
+}
+
+std::string SlowRankWatch::look(const std::vector<IntervalPart>& parts) {
   std::vector<WorkTimes> ranks;
-  for (auto& part : gather(group, own)) {
-    ranks.push_back(std::move(part.work));
+  for (const auto& part : parts) {
+    ranks.push_back(part.work);
   }
   const auto slow = find_slow_rank(ranks);
   const int before = std::exchange(slow_, slow ? slow->rank : -1);

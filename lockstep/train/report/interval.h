@@ -21,7 +21,7 @@ struct IntervalPart {
 // Scores are added in the order of the ranks.
 Interval interval_of(const std::vector<IntervalPart>& parts);
 
-// Looks for a slow rank between the lines of the log, which may be far apart.
+// Looks for a slow rank, also between the lines of the log, which may be far apart.
 class SlowRankWatch {
  public:
   static constexpr std::int64_t kSteps = 20;  // From one look to the next.
@@ -29,6 +29,8 @@ class SlowRankWatch {
   // `work` is that of this rank's last steps. Returns in words which rank is slow, with the lag of
   // each, if that rank was not slow at the last look; else nothing. All ranks call it.
   std::string look(const Group& group, const std::vector<double>& work);
+  // The same where the parts of all ranks are here already.
+  std::string look(const std::vector<IntervalPart>& parts);
 
  private:
   int slow_ = -1;

@@ -55,6 +55,14 @@ TEST(SlowRankWatch, NamesARankOnceForAsLongAsItIsSlow) {
   }));
 }
 
+TEST(SlowRankWatch, WhoIsNamedByALineOfTheLogIsNoNewsAfterIt) {
+  SlowRankWatch watch;
+  const std::vector parts{part(1, 1, 0.01), part(1, 0, 0.03)};
+  EXPECT_THAT(watch.look(parts), testing::AllOf(testing::StartsWith("rank 1 is slow: 30.0 ms"),
+                                                testing::EndsWith("30.0 ms  20.0 ms")));
+  EXPECT_EQ(watch.look(parts), "");
+}
+
 TEST(SlowRankWatch, OneRankIsNeverSlow) {
   EXPECT_EQ(SlowRankWatch().look(init_process_group(), std::vector<double>(20, 1.0)), "");
 }
