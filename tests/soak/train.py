@@ -170,7 +170,7 @@ def wait_until_gone():
     begin = time.monotonic()
     while processes := job_processes():
         if time.monotonic() - begin > 10:
-            sys.exit(f"train: still there 10 s after the kill: {list(processes)}")
+            sys.exit(f"train: still there 10 s after what was to end them: {list(processes)}")
         time.sleep(0.02)
     return time.monotonic() - begin
 
