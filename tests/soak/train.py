@@ -197,7 +197,9 @@ class Soak:
         self.data.mkdir()
         make_images(self.data)
         begin = time.monotonic()
-        finish(start(self.data, folder / "undisturbed"), "the undisturbed run")
+        text = finish(start(self.data, folder / "undisturbed"), "the undisturbed run")
+        if "is slow" in text:
+            sys.exit(f"train: a rank of the undisturbed run was called slow:\n{text}")
         self.seconds = time.monotonic() - begin
         self.reference = only_run(folder / "undisturbed")
         self.kills = collections.Counter()

@@ -35,6 +35,7 @@ def test_a_table_trains_an_mlp(tmp_path):
     (tmp_path / "points.csv").write_text("a,b,class\n" + rows + "\n")
     out = train(tmp_path, "points.csv", "--epochs", 10, "--batch-size", 20, "--nproc", 2).stdout
     assert "360 training and 40 validation rows in 2 classes" in out
+    assert "is slow" not in out, "90 steps of two even ranks"
     out = train(tmp_path, "points.csv", "--label", "b", "--val-split", 0.5, "--dry-run").stdout
     assert "200 training and 200 validation rows in 5 classes" in out
     assert float(summary(tmp_path / "runs/points-mlp")[-1]["eval_top1"]) > 90
