@@ -4,6 +4,7 @@ import functools
 
 import torch
 
+import models
 from run import Run
 
 
@@ -50,6 +51,11 @@ def train(case, world, inputs):
     return [run.end() for run in runs]
 
 
+def samples_of(case, step, world):
+    """How many each rank has."""
+    return case.samples[step][:world] if case.samples else [models.BATCH] * world
+
+
 class Whole(Run):
     """One process on the batches of so many ranks as one, in double."""
 
@@ -59,7 +65,8 @@ class Whole(Run):
         self.net.double()
 
     def batch(self, i):
-        x, y = (self.data[name][i, : self.parts].flatten(0, 1) for name in ("x", "y"))
+        counts = samples_of(self.case, i, self.parts)
+        x, y = (torch.cat([self.data[name][i, rank, :count] for rank, count in enumerate(counts)]) for name in ("x", "y"))
         return x.double(), y
 
 
@@ -72,10 +79,16 @@ def train_whole(case, parts, inputs):
     return run.end()
 
 
-def assert_close(expected, ranks):
-    """`ranks` has what each left. A loss is the mean over a rank's batch, so theirs are averaged."""
+def loss_of_all(case, name, losses):
+    """Each is the mean over a rank's batch. That of an empty one is not a number, and counts nothing."""
+    counts = samples_of(case, int(name.split(".")[1]), len(losses))
+    return sum(count * loss for count, loss in zip(counts, losses) if count) / sum(counts)
+
+
+def assert_close(case, expected, ranks):
+    """`ranks` has what each left."""
     for name, tensor in expected.items():
         found = [left[name].double() for left in ranks]
-        found = [torch.stack(found).mean(0)] if name.startswith("loss.") else found
+        found = [loss_of_all(case, name, found)] if name.startswith("loss.") else found
         for value in found:
             torch.testing.assert_close(value, tensor.double(), rtol=1e-3, atol=1e-4, msg=lambda text: f"{name}: {text}")

@@ -65,6 +65,7 @@ class Case:
     in_backward: bool = False  # Our backward makes the optimizer's steps; in PyTorch they follow it.
     sync_bn: bool = False  # Batch normalization over all ranks, which PyTorch has on GPUs alone.
     replicas: int = 0  # For DataParallel in one process; 0: DistributedDataParallel.
+    samples: tuple = ()  # In each step those of each rank, whose gradients count as much; empty: all have models.BATCH.
     options: dict = dataclasses.field(default_factory=dict)
     join: dict | None = None  # Options of join(); rank r has r steps less.
     largest_world: int = 3
@@ -106,6 +107,7 @@ STATIC = {"static_graph": True}
 CAPS = {"bucket_cap_mb_list": [0.001, 0.01, 0.002]}
 DELAYED = {"delayed": ("3.weight", "5.bias"), "hooked": "0.weight"}
 ACTIVE = {"divide_by_initial_world_size": False}
+UNEVEN = ((3, 1, 4), (2, 4, 0), (4, 0, 1), (1, 3, 2))  # kUneven in run.h.
 CASES = {
     **both("mlp", Case(models.mlp)),
     **both("mlp_kept_gradients", Case(models.mlp, set_to_none=False)),
@@ -221,6 +223,8 @@ for _name in IN_FOUR:
 WHOLE = {
     **both("sync_bn", Case(models.convnet, sync_bn=True)),
     "sync_bn_broad": Case(models.broad_convnet, sync_bn=True, views=True),
+    **both("mean_over_samples", Case(models.Shared, samples=UNEVEN)),
+    "mean_over_samples_broad": Case(models.wide, samples=UNEVEN, views=True),
     **{f"data_parallel_{count}": Case(models.wide, replicas=count, largest_world=1) for count in (1, 2, 3)},
 }
 KNOWN = inspect.signature(DistributedDataParallel).parameters

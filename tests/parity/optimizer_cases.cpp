@@ -28,6 +28,11 @@ void add_whole(Table& t) {
   t.add_both("sync_bn", {.model = "convnet", .sync_bn = true}, training(convnet));
   t.add_default("sync_bn_broad", {.model = "broad_convnet", .sync_bn = true},
                 training(broad_convnet));
+  const DistributedDataParallelOptions over_samples{.mean_over_samples = true};
+  t.add_both("mean_over_samples", {.model = "Shared", .options = over_samples, .largest_world = 3},
+             training([] { return std::make_shared<Shared>(); }));
+  t.add_default("mean_over_samples_broad",
+                {.model = "wide", .options = over_samples, .largest_world = 3}, training(wide));
   for (const int count : {1, 2, 3}) {
     t.add("data_parallel_" + std::to_string(count),
           {.model = "wide", .replicas = count, .largest_world = 1}, training_replicas(wide));

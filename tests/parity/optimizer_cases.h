@@ -8,7 +8,8 @@ namespace lockstep::parity {
 // An optimizer whose state is in shares, or whose steps are made in backward.
 void add_optimizers(Table& t);
 
-// SyncBatchNorm and DataParallel: compared with one process on the whole batch.
+// SyncBatchNorm, batches of different sizes and DataParallel: compared with one process on the
+// whole batch.
 void add_whole(Table& t);
 
 }  // namespace lockstep::parity

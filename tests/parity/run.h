@@ -6,6 +6,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/sgd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -43,6 +44,9 @@ struct Case {
   int largest_world = 4;
   at::Device device = at::kCPU;
 };
+
+// With mean_over_samples: how many each of three ranks has in a step. One process has all of them.
+constexpr std::int64_t kUneven[][3] = {{3, 1, 4}, {2, 4, 0}, {4, 0, 1}, {1, 3, 2}};
 
 // Loss has a call operator for (ddp, x, y, step, rank).
 template <class Module, class Loss>
@@ -168,7 +172,11 @@ class Run {
   }
 
   at::Tensor part(const std::string& name, int i) const {
-    return data_.at(name)[i][rank_].to(case_.device);
+    auto rows = data_.at(name)[i][rank_];
+    if (case_.options.mean_over_samples) {
+      rows = rows.narrow(0, 0, kUneven[i][rank_]);
+    }
+    return rows.to(case_.device);
   }
 
   void train(int step) {

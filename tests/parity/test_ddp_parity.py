@@ -76,15 +76,15 @@ def test_a_python_and_a_cpp_rank_train_together(jobs, programs, world, name):
 
 
 @pytest.mark.parametrize("world", [1, 2, 3])
-@pytest.mark.parametrize("name", [name for name in WHOLE if WHOLE[name].sync_bn])
-def test_sync_batch_norm_is_as_one_process_on_the_whole_batch(jobs, world, name):
+@pytest.mark.parametrize("name", [name for name in WHOLE if not WHOLE[name].replicas])
+def test_ranks_are_as_one_process_on_the_whole_batch(jobs, world, name):
     expected = alone.train_whole(WHOLE[name], world, jobs.inputs)
     found = jobs.outputs([CPP] * world, "gloo" if world == 1 else "shm", [*WHOLE])
-    alone.assert_close(expected, [tensor_file.read(found / f"{name}.{rank}") for rank in range(world)])
+    alone.assert_close(WHOLE[name], expected, [tensor_file.read(found / f"{name}.{rank}") for rank in range(world)])
 
 
 @pytest.mark.parametrize("name", [name for name in WHOLE if WHOLE[name].replicas])
 def test_data_parallel_is_as_one_process_on_the_whole_batch(jobs, name):
     expected = alone.train_whole(WHOLE[name], WHOLE[name].replicas, jobs.inputs)
     found = jobs.outputs([CPP], "gloo", [*WHOLE])
-    alone.assert_close(expected, [tensor_file.read(found / f"{name}.0")])
+    alone.assert_close(WHOLE[name], expected, [tensor_file.read(found / f"{name}.0")])
