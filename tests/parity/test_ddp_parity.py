@@ -10,14 +10,21 @@ from jobs import CPP, PYTHON, assert_same_on_all
 PLAIN = ["mlp", "convnet", "mixed", "frozen", "two_buckets"]
 PLAIN += ["broad", "broad_mixed", "broad_frozen", "broad_recomputed"]
 # Cases in which gradients are allocated in their buckets over shared memory, and the part of them that is still copied.
+# Not those with "unused", join_unused_broad among them: their graph changes from step to step, so what is used is copied.
+# Not broad_accumulate, where gradients of the pass before are in memory of their own, nor broad_kept_gradients, where they
+# stay in their buckets anyway: docs/internals/gradient-memory.md.
 IN_BUCKETS = ["broad", "broad_static", "broad_shared", "broad_mixed", "broad_frozen", "broad_recomputed"]
 IN_BUCKETS = dict.fromkeys([*IN_BUCKETS, "broad_small_cap", "broad_ignored", "broad_two_forwards"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["hook_fp16_wrapper", "hook_static", "hook_power_sgd_broad", "hook_local_broad"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["hook_bf16_wrapper", "hook_allreduce_broad", "hook_fp16_broad", "hook_noop_views"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["hook_power_sgd_rank_4", "hook_power_sgd_bf16", "delayed_broad", "caps_broad"], 1 / 2)
 IN_BUCKETS |= dict.fromkeys(["join_broad", "join_active_broad", "join_bf16_broad"], 1 / 2)
-IN_BUCKETS |= dict.fromkeys(["zero_broad", "in_backward_broad", "in_backward_hook"], 1 / 2)
+IN_BUCKETS |= dict.fromkeys(["zero_broad", "in_backward_broad", "in_backward_hook", "mean_over_samples_broad"], 1 / 2)
+IN_BUCKETS["hook_power_sgd_transposed"] = 1 / 2
+# Of its block's two weights, which get two gradients in a step, one is copied.
+IN_BUCKETS["recomputed_static_views"] = 2 / 3
 IN_BUCKETS |= dict.fromkeys(["broad_threads", "broad_channels_last", "broad_evaluate", "hook_channels_last"], 2 / 3)
+IN_BUCKETS["sync_bn_broad"] = 2 / 3
 
 
 def of_worlds(worlds, wanted=lambda case: True):
@@ -46,9 +53,9 @@ def test_over_shared_memory_two_ranks_are_as_over_gloo(jobs, world, name):
     assert_same_on_all(name, CASES[name], world, expected, found)
 
 
-@pytest.mark.parametrize("name", [name for name in IN_BUCKETS if name in CASES])
+@pytest.mark.parametrize("name", [name for name in IN_BUCKETS if name in CASES or name in WHOLE])
 def test_over_shared_memory_large_gradients_are_not_copied(jobs, name):
-    lines = (jobs.outputs([CPP] * 2, "shm") / "copied.0").read_text().splitlines()
+    lines = (jobs.outputs([CPP] * 2, "shm", [*WHOLE] if name in WHOLE else []) / "copied.0").read_text().splitlines()
     copied, total = {line.split()[0]: map(int, line.split()[1:]) for line in lines}[name]
     assert copied < total * IN_BUCKETS[name]
 
