@@ -1,7 +1,7 @@
 """lockstep.arena() and LOCKSTEP_ARENA=1: tensors that are reduced where they lie."""
 
 import pytest
-from conftest import INIT, REGISTER
+from conftest import INIT, REGISTER, ROOT
 
 # What the group copies in an all_reduce, as it counts itself.
 COUNT = INIT + """
@@ -35,34 +35,38 @@ assert stats("allocated_bytes") == 0 and stats("reserved_bytes") >= 4 * LARGE
 """
 
 # Gradients of the sizes of ResNet's, in two buckets. Prints a hash of the weights, what the last step copied,
-# and what its gradients take.
+# what its gradients take, and whether the arena has room for them. "rank_order" is Gloo with sums in the order of ranks, as lockstep's are.
 DDP = """
 import os
 BACKEND = os.environ["BACKEND"]
-""" + INIT.replace('"lockstep"', "BACKEND") + """
+""" + INIT.replace('"lockstep"', '"gloo" if BACKEND == "rank_order" else BACKEND') + f"""
+sys.path.append({str(ROOT / "benchmarks/peers")!r})
+""" + """
 import contextlib, hashlib
+from rank_order import RankOrderGroup
 from torch import nn
 if BACKEND == "lockstep":
     import lockstep
-def copied():
-    return lockstep.memory_stats()["copied_bytes"] if BACKEND == "lockstep" else 0
+def count(name):
+    return lockstep.memory_stats()[name] if BACKEND == "lockstep" else 0
 torch.manual_seed(0)
 torch.set_num_threads(1)
 widths = (3, 64, 128, 256, 512)
 layers = [layer for pair in zip(widths, widths[1:]) for layer in (nn.Conv2d(*pair, 3, padding=1), nn.ReLU())]
 net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
 with lockstep.arena() if "ARENA" in os.environ else contextlib.nullcontext():
-    model = nn.parallel.DistributedDataParallel(net)
+    group = RankOrderGroup() if BACKEND == "rank_order" else dist.group.WORLD
+    model = nn.parallel.DistributedDataParallel(net, process_group=group)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     torch.manual_seed(1 + rank)
     for _ in range(4):
-        before = copied()
+        before = count("copied_bytes")
         optimizer.zero_grad()
         nn.functional.cross_entropy(model(torch.randn(2, 3, 8, 8)), torch.randint(1000, (2,))).backward()
         optimizer.step()
-        last = copied() - before
+        last = count("copied_bytes") - before
 weights = b"".join(p.detach().numpy().tobytes() for p in net.parameters())
-print(hashlib.sha256(weights).hexdigest(), last, len(weights))
+print(hashlib.sha256(weights).hexdigest(), last, len(weights), count("allocated_bytes") >= len(weights))
 """
 
 OUTLIVES = COUNT + """
@@ -199,30 +203,36 @@ def test_tensors_of_the_arena(ranks, script):
 
 @pytest.fixture
 def trained(ranks, monkeypatch, tmp_path):
-    """(hash of the weights, bytes copied by the last step, bytes of gradients) of each rank."""
+    """(hash of the weights, bytes copied by the last step, bytes of gradients, whether as many are in the arena) of each
+    rank."""
 
-    def train(backend, **environment):
+    def train(backend, world, **environment):
         monkeypatch.setenv("BACKEND", backend)
         monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
         for name, value in environment.items():
             monkeypatch.setenv(name, value)
-        ended = ranks(DDP).finish()
+        ended = ranks(DDP, world).finish()
         for name in environment:
             monkeypatch.delenv(name)
         (tmp_path / "meeting").unlink(missing_ok=True)
-        assert [code for code, _, _ in ended] == [0, 0], ended
+        assert [code for code, _, _ in ended] == [0] * world, ended
         return [out.split() for _, out, _ in ended]
 
     return train
 
 
-def test_buckets_of_pythons_ddp_lie_in_it_and_results_are_the_same(trained):
-    gloo, outside = trained("gloo"), trained("lockstep")
-    inside, everywhere = trained("lockstep", ARENA="1"), trained("lockstep", LOCKSTEP_ARENA="1")
-    weights, _, size = gloo[0]
-    assert [weight for weight, _, _ in outside] == [weights] * 2
-    assert sum(int(copied) for _, copied, _ in outside) == 2 * int(size)
-    assert inside == everywhere == [[weights, "0", size]] * 2
+@pytest.mark.parametrize("world, peer", [(1, "gloo"), (2, "gloo"), (3, "rank_order")])
+def test_buckets_of_pythons_ddp_lie_in_it_and_results_are_the_same(trained, world, peer):
+    """The sum of three has more than one order, and Gloo's own is another than ours."""
+    theirs, outside = trained(peer, world), trained("lockstep", world)
+    inside, everywhere = trained("lockstep", world, ARENA="1"), trained("lockstep", world, LOCKSTEP_ARENA="1")
+    weights, _, size, _ = theirs[0]
+    assert [(weight, arena) for weight, _, _, arena in outside] == [(weights, "False")] * world
+    # Each rank copies the others' shares of its gradients in, and the sums of these shares out.
+    assert sum(int(copied) for _, copied, _, _ in outside) == 2 * (world - 1) * int(size)
+    assert inside == [[weights, "0", size, "True"]] * world
+    # The environment leaves a group of one rank alone, which reduces nothing.
+    assert everywhere == (inside if world > 1 else outside)
 
 
 def test_without_a_group_it_is_an_error(ranks):
