@@ -11,6 +11,7 @@
 #include <charconv>
 #include <cstdio>
 #include <new>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -34,7 +35,7 @@ struct Result {
   double forward = 0;
   double backward = 0;
   double optimizer = 0;
-  double peak[kMost] = {};
+  std::optional<double> peak[kMost] = {};
   [[nodiscard]] double step() const { return forward + backward + optimizer; }
 };
 
@@ -91,8 +92,16 @@ auto make_network() {
   return lockstep::models::resnet18({.num_classes = 10});
 }
 
-void row(const char* name, double data_parallel, double ddp) {
-  std::printf("%-24s %12.1f %12.1f\n", name, data_parallel, ddp);
+std::string cell(std::optional<double> value) {
+  char text[32] = "-";
+  if (value) {
+    std::snprintf(text, sizeof text, "%.1f", *value);
+  }
+  return text;
+}
+
+void row(const char* name, std::optional<double> data_parallel, std::optional<double> ddp) {
+  std::printf("%-24s %12s %12s\n", name, cell(data_parallel).c_str(), cell(ddp).c_str());
 }
 
 constexpr const char* kUsage =
@@ -148,6 +157,7 @@ int main(int argc, char** argv) try {
     net->to(devices[0]);
     lockstep::DataParallel model(net, {.device_ids = devices});
     train(model, devices[0], steps, 0, 1, dp);
+    // Replicas on the CPU share the memory of this process.
     for (int i = 0; i < (on_gpus ? replicas : 1); ++i) {
       dp.peak[i] = peak_mebibytes(devices[i]);
     }
