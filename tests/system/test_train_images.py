@@ -70,6 +70,23 @@ def test_more_bad_files_than_allowed_end_the_run(tmp_path):
         assert len(named) == 1, told["bad_file_list"]
 
 
+def test_the_limit_of_bad_files_is_that_of_all_ranks_together(tmp_path):
+    from torch.utils.data import DistributedSampler
+
+    write_photos(tmp_path / "photos", train=200, val=20)
+    paths = sorted((tmp_path / "photos/train").glob("*/*.ppm"))
+    met = [list(DistributedSampler(range(200), 2, rank))[step] for rank in (0, 1) for step in (3, 70)]
+    assert not {index + 1 for index in met} & set(met), "what replaces a file is good, so each rank meets two"
+    for index in met:
+        paths[index].write_bytes(b"")
+    flags = [*SMALL, "--batch-size", 10, "--nproc", 2]
+    done = train(tmp_path, *flags, "--max-bad", 2, code=1)
+    assert "4 files cannot be read" in done.stderr and "expected at most 2 (max_bad)" in done.stderr
+    assert all(f"{paths[index].parent.name}/{paths[index].name}'" in done.stderr for index in met)
+    assert len(losses(tmp_path / "runs/photos-mlp")) == 10, "all steps were made: neither rank had met too many"
+    train(tmp_path, *flags, "--max-bad", 4, "--resume", "no")
+
+
 def test_what_is_no_image_is_told_at_the_start(tmp_path):
     photos = write_photos(tmp_path / "photos", train=20, val=4)
     (photos / "train/class0/notes.txt").write_text("no image")

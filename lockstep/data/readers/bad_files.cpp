@@ -47,7 +47,16 @@ void BadFiles::add(std::int64_t index, const std::string& path, const std::strin
     throw IoError(printable(valid_utf8(reason), "\n", "?") +
                   "; mend or remove the file, or set max_bad (--max-bad) to have some replaced");
   }
-  if (max_bad_ > 0 && count_ > max_bad_) {
+  require_few_locked();
+}
+
+void BadFiles::require_few() const {
+  const std::lock_guard lock(mutex_);
+  require_few_locked();
+}
+
+void BadFiles::require_few_locked() const {
+  if (max_bad_ >= 0 && count_ > max_bad_) {
     throw IoError(summary_locked("") + "\nexpected at most " + std::to_string(max_bad_) +
                   " (max_bad); mend or remove the files, or raise max_bad (--max-bad)");
   }

@@ -50,6 +50,10 @@ class BadFiles {
   // IoError if the bytes are no others' packed().
   [[nodiscard]] std::string packed() const;
   void merge(std::string_view packed);
+  // Throws as add() does if there are too many, those that were merged included.
+  void require_few() const;
+
+  [[nodiscard]] std::int64_t max_bad() const { return max_bad_; }
 
  private:
   struct Reason {
@@ -62,6 +66,7 @@ class BadFiles {
   Reason& reason_of(std::string kind);
   [[nodiscard]] bool is_marked(std::int64_t index) const;
   bool mark(std::int64_t index, Reason& reason);  // False if it was marked before.
+  void require_few_locked() const;
   [[nodiscard]] std::string summary_locked(const std::string& consequence) const;
 
   const std::int64_t max_bad_;

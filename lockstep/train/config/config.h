@@ -17,7 +17,7 @@ struct TrainConfig {
   double val_split = 0.1;  // Part that validates where the data has no such part.
   std::int64_t input_size = 224;  // Images in folders become squares of it.
   int workers = -1;               // Threads that load; -1: none for data in memory, else the cores.
-  std::int64_t max_bad = -1;      // Image files of a part that may be bad; -1: 1 % of them.
+  std::int64_t max_bad = -1;      // Image files of a part that may be bad, over all ranks; -1: 1 %.
   std::string decode = "exact";   // exact, fast: how JPEGs that train are decoded.
   std::string cache;              // ram, disk: where decoded images are kept; empty: nowhere.
   std::string cache_dir;          // For `disk`.

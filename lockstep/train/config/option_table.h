@@ -42,7 +42,8 @@ void visit_options(Config& config, const Visit& visit) {
       "images of folders become squares of it");
   add("-j,--workers", config.workers, kOutput, "threads that load; -1: as many as help");
   add("--max-bad", config.max_bad, kOutput,
-      "image files of a part that may be bad: others train instead, scores lack them; -1: 1 %");
+      "image files of a part that may be bad over all ranks: others train instead, scores lack "
+      "them; -1: 1 %");
   add("--decode", config.decode, kNumbers,
       "exact, or fast: JPEGs that train may be decoded at a part of their size");
   add("--cache", config.cache, kNumbers, "ram or disk: keep decoded images for the next epochs");

@@ -170,6 +170,17 @@ std::string describe_data(const DataSource& source) {
   return join(lines, "\n");
 }
 
+void require_few_bad_files(const Group& group, const DataSource& source) {
+  for (const auto& part : source.folders) {
+    const auto& met = part.images->bad_files();
+    data::BadFiles all(met.max_bad());
+    for (const auto& packed : group.all_gather_bytes(met.packed())) {
+      all.merge(packed);
+    }
+    all.require_few();
+  }
+}
+
 ImageNews image_news(const Group& group, const DataSource& source) {
   std::map<std::string, data::BadFiles> bad;
   std::set<std::string> caches;

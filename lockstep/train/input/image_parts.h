@@ -47,6 +47,10 @@ void require_fitting_flags(const TrainConfig& config, const DataSource& source);
 // people.
 std::string describe_data(const DataSource& source);
 
+// A rank's own limit is each data set's; this one is the job's: throws IoError on all ranks, the
+// same, if they have met more bad files of a part together than it may have. All ranks call it.
+void require_few_bad_files(const Group& group, const DataSource& source);
+
 struct ImageNews {
   // How many bad files the ranks have met, each counted once; nothing if the data is not read from
   // image files.

@@ -84,6 +84,7 @@ Settings settings_of_rank(const TrainConfig& config, const BatchPlan& batches,
     settings.emplace_back(name, std::to_string(value));
   }
   settings.emplace_back("--nonfinite", config.nonfinite);  // One that stops leaves the others.
+  settings.emplace_back("--max-bad", std::to_string(config.max_bad));
   return settings;
 }
 

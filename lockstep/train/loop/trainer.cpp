@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "lockstep/train/input/image_parts.h"
 #include "lockstep/train/input/loaders.h"
 #include "lockstep/train/loop/validate.h"
 
@@ -192,8 +193,13 @@ void Trainer::look_for_slow_rank() {
 }
 
 std::optional<Scores> Trainer::score(data::DataLoader& loader) {
-  return validate(learner_, loader, control_,
-                  {.batches = config_.fast_dev_run, .is_stopped = [this] { return is_stopped(); }});
+  const auto scores =
+      validate(learner_, loader, control_,
+               {.batches = config_.fast_dev_run, .is_stopped = [this] { return is_stopped(); }});
+  if (scores) {  // On all ranks or on none.
+    require_few_bad_files(control_, data_);
+  }
+  return scores;
 }
 
 std::optional<Scores> Trainer::validate_once() { return score(validation_loader_); }

@@ -64,7 +64,8 @@ class Trainer {
   // Until all epochs are done and the test part is scored, or a rank has a signal: then all ranks
   // end after the same step or batch of validation, with a checkpoint.
   Outcome run();
-  // Nothing if a signal stopped it.
+  // Nothing if a signal stopped it. Behind it and test_once() the bad files that all ranks have met
+  // are counted: throws IoError on all of them if there are too many.
   std::optional<Scores> validate_once();
   // The same of the test part; nothing if the data has none, too.
   std::optional<Scores> test_once();

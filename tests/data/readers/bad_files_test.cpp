@@ -106,6 +106,28 @@ TEST(BadFiles, ThoseOfSeveralProcessesCountOnce) {
 }
 
 // As when the rank that reads a file over a network sees less of it than another one.
+TEST(BadFiles, TheLimitOfSeveralProcessesTogetherIsLookedAtWhenAsked) {
+  BadFiles first(1);
+  first.add(3, "a/1.jpg", "it is empty");
+  BadFiles second(1);
+  second.add(70, "a/2.jpg", "it is empty");
+  for (const std::int64_t limit : {-1, 0, 1, 2}) {
+    BadFiles all(limit);
+    all.require_few();
+    all.merge(first.packed());
+    all.merge(second.packed());
+    all.merge(second.packed());
+    if (limit == -1 || limit == 2) {
+      EXPECT_NO_THROW(all.require_few());
+    } else {
+      EXPECT_THAT([&] { all.require_few(); },
+                  ThrowsMessage<IoError>(AllOf(
+                      HasSubstr("2 files cannot be read"), HasSubstr("'a/2.jpg'"),
+                      HasSubstr("expected at most " + std::to_string(limit) + " (max_bad)"))));
+    }
+  }
+}
+
 TEST(BadFiles, AFileHasTheReasonOfWhoeverIsMergedFirst) {
   BadFiles first;
   first.add(3, "a", "it is cut");

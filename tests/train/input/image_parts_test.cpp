@@ -122,6 +122,43 @@ TEST(DescribeData, HasAllPartsAndWhatWasSkipped) {
                 "skipped 1: the name does not end like an image's (a/notes.txt)");
 }
 
+// Each rank meets one of its own and one that both meet: three, of which none has met more than
+// two.
+TEST(RequireFewBadFiles, CountsThoseOfAllRanksEachOnce) {
+  const toys::Folder folder;
+  for (int i = 0; i < 6; ++i) {
+    write_bytes(folder.path + "/a/" + std::to_string(i) + ".ppm", i % 2 == 0 ? "" : ppm());
+  }
+  const int status = test::run_in_child([&] {
+    spawn(2, [&](int rank) {
+      const auto world = init_process_group({.backend = "gloo"});
+      for (const std::int64_t limit : {3, 2}) {
+        const auto images = std::make_shared<data::ImageFolder>(
+            data::index_image_folder(folder.path), data::ImageReading{.max_bad = limit});
+        (void)images->get(2 * rank);
+        (void)images->get(4);
+        DataSource source = toys::table();
+        source.folders = {{.name = "training", .images = images, .is_scored = false}};
+        std::string error;
+        try {
+          require_few_bad_files(world, source);
+        } catch (const IoError& caught) {
+          error = caught.what();
+        }
+        if ((limit == 3) != error.empty()) {
+          throw UsageError("with " + std::to_string(limit) + ": '" + error + "'");
+        }
+        const auto of_all = world.all_gather_bytes(error);
+        if (of_all.at(0) != of_all.at(1)) {
+          throw UsageError("ranks differ: " + of_all.at(0) + "\n" + of_all.at(1));
+        }
+      }
+    });
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+}
+
 // Rank 0 meets two files, rank 1 these and another one.
 TEST(ImageNewsOfRanks, HasEachBadFileOnce) {
   const toys::Folder folder;

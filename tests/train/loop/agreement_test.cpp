@@ -59,6 +59,7 @@ TEST(SettingsOfRank, HaveWhatMakesARankMeetOrLeaveAlone) {
   EXPECT_EQ(settings_of_rank({.data = "/elsewhere/photos"}, {}, {}), plain);
   EXPECT_NE(settings_of_rank({.strict = true}, {}, {}), plain);
   EXPECT_NE(settings_of_rank({.nonfinite = "skip"}, {}, {}), plain);
+  EXPECT_NE(settings_of_rank({.max_bad = 3}, {}, {}), plain);
 }
 
 TEST(ProgramOfThisRank, NamesTheBuildsOfLibTorchThatAreLoaded) {
