@@ -76,6 +76,7 @@ std::unique_ptr<Sample> DataLoader::Epoch::next_of_workers() {
 void DataLoader::Epoch::close() {
   if (!closed_ && pool_) {
     pool_->stop();
+    batches_.reset();  // With the parts of batches that stay unfinished.
   }
   closed_ = true;
 }
