@@ -9,9 +9,11 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/transforms/color.h"
 #include "lockstep/data/transforms/geometry.h"
 #include "lockstep/data/transforms/get_params.h"
 #include "lockstep/data/transforms/lazy_image.h"
+#include "lockstep/data/transforms/rand_augment.h"
 #include "tests/data/files.h"
 #include "tests/data/pictures.h"
 
@@ -70,6 +72,75 @@ TEST(Compose, ATrainingCropIsCutResizedFlippedAndNormalised) {
     ASSERT_EQ(got, expected) << index;
   }
   EXPECT_EQ(flips.size(), 2U);
+}
+
+// Each sample must have the pixels that `by_hand` makes of the picture with the sample's numbers.
+template <class ByHand>
+void expect_by_hand(const Transform& transform, const ByHand& by_hand) {
+  const Compose compose({CenterCrop{{30, 40}}, transform, ToTensor{}});
+  const Image picture = test_picture({48, 52});
+  const Box middle = get_params(CenterCrop{{30, 40}}, {48, 52});
+  for (std::uint64_t index = 0; index < 40; ++index) {
+    SampleRandom random(5, 2, index);
+    const Image expected = by_hand(crop(picture, middle), random);
+    ASSERT_EQ(apply(compose, picture, SampleRandom(5, 2, index)),
+              apply(Compose({ToTensor{}}), expected, random))
+        << index;
+  }
+}
+
+TEST(Compose, AVerticalFlipComesAsOftenAsItIsAskedFor) {
+  int flips = 0;
+  expect_by_hand(RandomVerticalFlip{.p = 0.3}, [&](Image image, SampleRandom& random) {
+    const bool flip = random.uniform() < 0.3;
+    flips += flip ? 1 : 0;
+    return flip ? vertical_flip(image) : std::move(image);
+  });
+  EXPECT_GT(flips, 0);
+  EXPECT_LT(flips, 40);
+}
+
+TEST(Compose, ColoursAreChangedInTheOrderThatIsDrawn) {
+  const ColorJitter jitter{.brightness = {0.5, 1.5},
+                           .contrast = {0.4, 1.7},
+                           .saturation = {0.2, 1.9},
+                           .hue = {-0.3, 0.3}};
+  std::set<std::vector<Adjustment>> orders;
+  expect_by_hand(jitter, [&](Image image, SampleRandom& random) {
+    std::vector<Adjustment> order;
+    for (const auto& [adjustment, factor] : get_params(jitter, random)) {
+      order.push_back(adjustment);
+      if (adjustment == Adjustment::kBrightness) {
+        adjust_brightness(image, factor);
+      } else if (adjustment == Adjustment::kContrast) {
+        adjust_contrast(image, factor);
+      } else if (adjustment == Adjustment::kSaturation) {
+        adjust_saturation(image, factor);
+      } else {
+        adjust_hue(image, factor);
+      }
+    }
+    orders.insert(order);
+    return image;
+  });
+  EXPECT_GT(orders.size(), 12U);
+}
+
+// How far it moves a picture depends on the size that the picture has by then.
+TEST(Compose, RandAugmentDoesTheOperationsThatAreDrawn) {
+  const RandAugment augment{.num_ops = 3,
+                            .magnitude = 20,
+                            .interpolation = Interpolation::kBilinear,
+                            .fill = {9, 99, 199}};
+  std::set<AugmentOp> ops;
+  expect_by_hand(augment, [&](Image image, SampleRandom& random) {
+    for (const AugmentStep& step : get_params(augment, {30, 40}, random)) {
+      ops.insert(step.op);
+      image = apply(step, augment, std::move(image));
+    }
+    return image;
+  });
+  EXPECT_EQ(ops.size(), static_cast<std::size_t>(kAugmentOps));
 }
 
 // A sample's numbers are the same, whichever worker does it and whatever was done before.
