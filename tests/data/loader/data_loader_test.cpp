@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 #include "lockstep/base/error.h"
@@ -27,6 +28,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
+using ::testing::UnorderedElementsAreArray;
 
 TEST(DataLoader, GivesDataAndTargetsByStructuredBinding) {
   DataLoader loader(counted_samples(5), {.batch_size = 2});
@@ -102,6 +104,28 @@ TEST(DataLoader, WorkersDoNotChangeWhatComes) {
         EXPECT_EQ(epoch_of(loader), epoch_of(expected));
       }
     }
+  }
+}
+
+// Going on costs nothing that grows with the place: what was consumed is not made again.
+TEST(DataLoader, AResumedOneAsksForNothingThatWasConsumed) {
+  for (const int workers : {0, 2}) {
+    DistributedSampler sampler(60, 2, 1, {.seed = 3});
+    sampler.set_epoch(4);
+    const std::vector<std::int64_t> order = sampler.indices();
+    std::mutex mutex;
+    std::vector<std::int64_t> asked;
+    DataLoader loader(Watched(60,
+                              [&](std::int64_t index) {
+                                const std::lock_guard lock(mutex);
+                                asked.push_back(index);
+                              }),
+                      {.batch_size = 5,
+                       .sampler = DistributedSampler(60, 2, 1, {.seed = 3}),
+                       .num_workers = workers});
+    loader.load_state_dict({.seed = 3, .epoch = 4, .consumed = 40});
+    EXPECT_EQ(epoch_of(loader).size(), 2U);
+    EXPECT_THAT(asked, UnorderedElementsAreArray(order.begin() + 20, order.end())) << workers;
   }
 }
 
