@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 #include "lockstep/base/error.h"
 #include "tests/data/files.h"
 #include "tests/support/temporary_folder.h"
@@ -52,6 +54,18 @@ TEST_F(FashionMnist, AMissingFileIsNamed) {
               ThrowsMessage<IoError>(HasSubstr("neither train-labels-idx1-ubyte nor")));
   EXPECT_EQ(find_fashion_mnist(folder.file("")), std::nullopt);
   EXPECT_EQ(find_fashion_mnist("/nowhere"), std::nullopt);
+}
+
+// The package's files are these, whatever our constant says.
+TEST(FindFashionMnist, FindsWhatDebianInstalls) {
+  const std::string debian = "/usr/share/datasets/fashion-mnist";
+  EXPECT_EQ(kFashionMnistFolder, debian);
+  if (std::filesystem::exists(debian + "/train-images-idx3-ubyte.gz")) {
+    ASSERT_EQ(find_fashion_mnist(), debian);
+    EXPECT_EQ(fashion_mnist(debian, Split::kTest).size(), 10000);
+  } else {
+    EXPECT_EQ(find_fashion_mnist(), std::nullopt);
+  }
 }
 
 TEST_F(FashionMnist, FilesThatDoNotFitEachOtherAreAnIoError) {

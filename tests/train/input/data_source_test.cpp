@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "lockstep/base/error.h"
@@ -310,6 +311,12 @@ TEST(OpenData, ADotIsPartOfAFoldersName) {
   }
   std::ofstream(folder.path + "/points.v1.csv") << "1,2,0\n2,1,1\n1,2,0\n";
   EXPECT_EQ(open_data({.data = folder.path + "/points.v1.csv"}).name, "points.v1");
+}
+
+TEST(OpenData, WithoutANameItIsFashionMnistWhereDebianHasIt) {
+  const bool is_installed =
+      std::filesystem::exists("/usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz");
+  EXPECT_EQ(open_data({}).name, is_installed ? "fashion-mnist" : "generated");
 }
 
 TEST(OpenData, GeneratedImagesNeedNoFiles) {
