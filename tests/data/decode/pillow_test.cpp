@@ -123,6 +123,31 @@ TEST(Pillow, FastCropsAreNearExactOnesAndExactOnesAreExact) {
   EXPECT_GT(reduced, 40);
 }
 
+// At most the blocks that the box touches and one more on each side, of 16 pixels each.
+TEST(Pillow, ASmallPartOfALargeJpegIsAllThatIsDecoded) {
+  constexpr std::int64_t kBorder = 4 * 16;
+  const test::TemporaryFolder folder;
+  test::run_python("data/decode/photos.py", {folder.file("")});
+  for (const int photo : {0, 1, 2, 3}) {  // 640 x 480 pixels or more, of each kind.
+    const std::string file = read_file(folder.file(std::to_string(photo) + ".jpg"));
+    const auto decoded = [&](const WantedPart& wanted, bool fast) {
+      const DecodedPart part =
+          decode_part(file_bytes(file), [&](Size) { return wanted; }, {.fast = fast});
+      return Size{part.image.height, part.image.width};
+    };
+    const Box small{.left = 300, .top = 201, .width = 40, .height = 30};
+    for (const bool fast : {false, true}) {
+      const Size size = decoded({.box = small, .size = {30, 40}}, fast);
+      EXPECT_LE(size.width, small.width + kBorder) << photo << " " << fast;
+      EXPECT_LE(size.height, small.height + kBorder) << photo << " " << fast;
+    }
+    const Box half{.left = 201, .top = 99, .width = 256, .height = 224};
+    const Size size = decoded({.box = half, .size = {56, 64}}, /*fast=*/true);
+    EXPECT_LE(size.width, (half.width + kBorder) / 2) << photo;
+    EXPECT_LE(size.height, (half.height + kBorder) / 2) << photo;
+  }
+}
+
 // Every kind of JPEG that libjpeg reads.
 TEST(Pillow, PartsOfEveryJpegHaveThePixelsOfTheWhole) {
   const test::TemporaryFolder folder;
