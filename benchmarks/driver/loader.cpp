@@ -115,18 +115,18 @@ void tell_decoder(LoaderJobs& jobs, bool as_json) {
   }
 }
 
-void tell_consumer(LoaderJobs& jobs, bool as_json) {
-  const auto consumer = jobs.consumer();
+void tell_consumer(LoaderJobs& jobs, const std::string& row, bool as_json) {
+  const auto consumer = jobs.consumer(row);
   if (as_json) {
     print_json_line({{"bench", "loader"},
-                     {"row", "paced"},
+                     {"row", row},
                      {"rate", consumer.rate},
                      {"seconds", consumer.seconds},
                      {"samples", consumer.samples},
                      {"data_wait", consumer.data_wait}});
   } else {
-    std::printf("a consumer at %.0f images/s, second epoch: data wait %.1f %% of its time\n",
-                consumer.rate, 100 * consumer.data_wait);
+    std::printf("a consumer at %.0f images/s, %s: data wait %.1f %% of its time\n", consumer.rate,
+                row == "paced" ? "second epoch" : "photographs, exact", 100 * consumer.data_wait);
   }
   std::fflush(stdout);
 }
@@ -168,7 +168,8 @@ void loader(const LoaderOptions& options) {
       }
     }
     if (part.name == "photos") {
-      tell_consumer(jobs, options.json);
+      tell_consumer(jobs, "paced", options.json);
+      tell_consumer(jobs, "paced-exact", options.json);
     }
   }
   jobs.finish();

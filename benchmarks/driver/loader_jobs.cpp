@@ -110,8 +110,8 @@ LoaderDecoder LoaderJobs::decoder() {
   return decoder;
 }
 
-LoaderConsumer LoaderJobs::consumer() {
-  const auto answer = asked(*ours_, "paced -1");
+LoaderConsumer LoaderJobs::consumer(const std::string& row) {
+  const auto answer = asked(*ours_, row + " -1");
   const double seconds = answer.at("seconds");
   return {.rate = answer.at("rate"),
           .seconds = seconds,

@@ -56,7 +56,7 @@ class LoaderJobs {
 
   // Ours, once.
   LoaderDecoder decoder();
-  LoaderConsumer consumer();
+  LoaderConsumer consumer(const std::string& row);
 
   // Waits for a regular end of both.
   void finish();

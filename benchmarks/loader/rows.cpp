@@ -84,7 +84,10 @@ LoaderRows::LoaderRows(LoaderData folders) : data_(std::move(folders)) {
 
 json LoaderRows::carry_out(const std::string& row, int workers) {
   if (row == "paced") {
-    return paced(workers);
+    return paced(workers, filled_cache());
+  }
+  if (row == "paced-exact") {
+    return paced(workers, photo_set("exact"));
   }
   json result = once(row, workers);
   if (result.at("seconds").get<double>() >= data_.shortest_turn) {
@@ -196,8 +199,7 @@ json LoaderRows::first(int workers) {
   return answer(seconds_since(began), batch->data.size(0), batch->target.sum().item<double>());
 }
 
-json LoaderRows::paced(int workers) {
-  const Photos& set = filled_cache();
+json LoaderRows::paced(int workers, const Photos& set) {
   DataLoader loader(set, loader_options(64, true, workers));
   for (auto& batch : loader) {
     (void)batch;  // Workers have begun, and memory is there.

@@ -37,9 +37,9 @@ class LoaderRows {
   nlohmann::json entropy() const;
   nlohmann::json index() const;
   nlohmann::json first(int workers);
-  // A consumer at 7,000 images in a second, in epochs from the cache; "wait" is how many of its
-  // seconds it waited for data.
-  nlohmann::json paced(int workers);
+  // A consumer at 7,000 images in a second, for some epochs; "wait" is how many of its seconds it
+  // waited for data.
+  static nlohmann::json paced(int workers, const Photos& set);
 
   // They stay from turn to turn, as PyTorch's do.
   const Photos& photo_set(const std::string& row);

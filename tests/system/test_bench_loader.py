@@ -30,7 +30,7 @@ def compared(rows):
 
 
 def test_all_rows_have_all_sides(rows, compared):
-    assert set(rows) - set(compared) == {"decoder", "paced"}
+    assert set(rows) - set(compared) == {"decoder", "paced", "paced-exact"}
     assert set(compared) == {"memory", "exact", "fast", "cache", "large", "large-fast", "decode", "entropy", "index",
                              "first"}
     sides = {(side["side"], side["workers"]) for side in rows["memory"]["sides"]}
@@ -51,8 +51,9 @@ def test_the_decoder_is_named_and_has_simd(rows):
     assert rows["decoder"]["simd_times_as_fast"] > 0
 
 
-def test_a_consumer_tells_how_long_it_waits(rows):
-    paced = rows["paced"]
+@pytest.mark.parametrize("row", ["paced", "paced-exact"])
+def test_a_consumer_tells_how_long_it_waits(rows, row):
+    paced = rows[row]
     assert paced["rate"] == 7000
     assert 0 <= paced["data_wait"] <= 1
     # It never takes more than its rate, and what it lacks it has waited for, but for late wake-ups.
