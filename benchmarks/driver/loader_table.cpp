@@ -20,6 +20,11 @@ std::string shown(const LoaderLine& line, const LoaderContender* contender) {
                       : number_text(static_cast<double>(contender->samples) / *seconds);
 }
 
+// "2.19x", "11.1x": as many digits as tell whether a goal is reached.
+std::string times_text(std::optional<double> times) {
+  return times && *times < 10 ? ratio_text(times) + "x" : number_text(times, "x");
+}
+
 bool is_of(const LoaderLine& line, const LoaderContender& contender) {
   return contender.row == (contender.ours ? line.ours : line.peer);
 }
@@ -119,8 +124,8 @@ void print_loader_row(const LoaderResult& result) {
       shown(result.line, result.our_core).c_str(), shown(result.line, result.our_auto).c_str(),
       shown(result.line, result.peer_core).c_str(), shown(result.line, result.peer_best).c_str(),
       result.peer_best == nullptr ? "-" : std::to_string(result.peer_best->workers).c_str(),
-      number_text(times_as_fast(result.our_core, result.peer_core), "x").c_str(),
-      number_text(times_as_fast(result.our_auto, result.peer_best), "x").c_str(),
+      times_text(times_as_fast(result.our_core, result.peer_core)).c_str(),
+      times_text(times_as_fast(result.our_auto, result.peer_best)).c_str(),
       has_workers ? ratio_text(times_as_fast(result.our_auto, result.our_core)).c_str() : "-");
   std::fflush(stdout);
 }

@@ -86,10 +86,46 @@ def test_without_python_ours_runs_alone():
     assert "PyTorch took no part in some rows: there is no Python that has torch" in done.stdout
 
 
-def test_an_own_folder_is_read():
+def test_a_folder_without_classes_is_named():
     done = bench("--rows", "decode", "--rounds", 1, "--data", "/proc/self/fdinfo")
     assert done.returncode == 1
     assert "fdinfo" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A data set as people have it: JPEGs of several sizes and kinds, in other numbers than --photos makes."""
+    import numpy
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("photos")
+    noise = numpy.random.default_rng(0)
+    for i in range(13):
+        pixels = noise.integers(0, 256, (9 + i, 12 + 2 * i, 3), dtype="uint8")
+        (folder / f"class{i % 3}").mkdir(exist_ok=True)
+        image = Image.fromarray(pixels).resize((160 + 9 * i, 240 - 7 * i), Image.BICUBIC)
+        image.save(folder / f"class{i % 3}" / f"{i}.jpg", quality=70 + i, progressive=i % 4 == 0)
+    return folder
+
+
+def test_a_folder_of_ones_own_is_read(photos):
+    done = bench(*SMALL, "--rows", "photos,large,decode", "--data", photos, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = {row["row"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert set(rows) == {"decoder", "exact", "fast", "cache", "paced", "paced-exact", "decode", "entropy"}
+    for name in ("exact", "fast", "cache", "decode", "entropy"):
+        for side in rows[name]["sides"]:
+            assert side["missing"] or side["samples"] == 13, f"{name}: {side}"
+        assert not rows[name]["sides"][0]["missing"]
+    assert rows["paced-exact"]["samples"] % 13 == 0
+
+
+def test_the_table_tells_small_ratios_to_a_hundredth(photos):
+    done = bench("--rows", "decode", "--rounds", 1, "--shortest-turn", 0, "--data", photos)
+    assert (done.returncode, done.stderr) == (0, "")
+    row = next(line for line in done.stdout.splitlines() if line.startswith("decode JPEG")).split()
+    ratios = [text for text in row if text.endswith("x")]
+    assert len(ratios) == 2 and all(re.fullmatch(r"\d\.\d\dx|\d\d\.\dx", text) for text in ratios), row
 
 
 def test_help_needs_no_torch():
