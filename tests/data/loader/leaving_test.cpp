@@ -52,15 +52,15 @@ void expect_nothing_lives_after(const std::function<void(DataLoader, const Livin
        {std::pair(0, false), std::pair(3, false), std::pair(3, true)}) {
     const auto living = std::make_shared<std::atomic<int>>(0);
     const auto samples = std::make_shared<const CountedSamples>(shares, living);
-    leave(
-        DataLoader(samples,
-                   {.batch_size = 8,
-                    .num_workers = workers,
-                    .collate_fn =
-                        [living](const std::vector<Sample>& batch) {
-                          return Sample{counted(batch.at(0).data.item<std::int64_t>(), living), {}};
-                        }}),
-        living);
+    leave(DataLoader(samples, {.batch_size = 8,
+                               .num_workers = workers,
+                               .collate_fn =
+                                   [living](const std::vector<Sample>& batch) {
+                                     return Sample{
+                                         counted(batch.at(0).data.item<std::int64_t>(), living),
+                                         {}};
+                                   }}),
+          living);
     EXPECT_EQ(*living, 0) << workers << " workers";
     EXPECT_EQ(samples.use_count(), 1) << workers << " workers";
   }
