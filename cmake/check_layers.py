@@ -40,6 +40,16 @@ TORCH_FREE_FOLDERS = {"data/cache", "data/decode", "data/readers", "data/transfo
 # Rooms of a layer, and which other rooms of it each may include. A room may always include the headers
 # that lie in the layer's own folder; those may include any room.
 ROOMS = {
+    "base": {
+        "text": set(),
+        "sockets": {"text"},
+        "process": {"text"},
+        "crc32c": set(),
+    },
+    "checkpoint": {
+        "pickle": set(),
+        "zip": set(),
+    },
     "shm": {
         "reduce": set(),
         "segments": set(),
@@ -66,7 +76,7 @@ ROOMS = {
         "join": set(),
         "nn": set(),
         "buckets": {"autograd", "hooks", "in_place"},
-        "delayed": {"autograd", "buckets"},
+        "delayed": {"autograd", "buckets", "in_place"},
     },
     "launch": {
         "protocol": set(),
@@ -107,7 +117,7 @@ WITHOUT_TEST = {
     r"lockstep/cli/.*": "programs; tests/system runs them as a user does",
     r"lockstep/nn/batch_norm_(cpu|gpu)\.cpp": "batch_norm_over_ranks_test.cpp and batch_norm_gpu_test.cpp",
     r"lockstep/nn/halve\.cpp": "max_pool_test.cpp compares with PyTorch what it computes",
-    r"lockstep/base/crc32c_(arm|x86)\.cpp": "crc32c_test.cpp compares what this machine has with the table",
+    r"lockstep/base/crc32c/(arm|x86)\.cpp": "crc32c_test.cpp compares what this machine has with the table",
     r"lockstep/launch/job/coordinator_end\.cpp": "half of coordinator.cpp; see coordinator_test.cpp",
     r".*(/|_)(missing|stub)\.cpp": "stands in where a machine lacks something; says so and does nothing",
 }

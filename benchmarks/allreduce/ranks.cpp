@@ -16,7 +16,7 @@
 #include "benchmarks/allreduce/job.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/init_process_group.h"
 
 namespace lockstep::bench {

@@ -10,7 +10,7 @@
 #include "benchmarks/driver/timed_run.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include "benchmarks/driver/start_program.h"
 #include "benchmarks/orders.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::bench {
 namespace {

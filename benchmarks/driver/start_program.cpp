@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/tree.h"
 
 namespace lockstep::bench {
 namespace {

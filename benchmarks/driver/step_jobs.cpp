@@ -7,7 +7,7 @@
 #include "benchmarks/driver/bench.h"
 #include "benchmarks/driver/timed_run.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::bench {
 namespace {

@@ -17,7 +17,7 @@
 #include "benchmarks/orders.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::bench {
 namespace {

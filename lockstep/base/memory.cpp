@@ -9,7 +9,7 @@
 #include <fstream>
 #include <limits>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep {
 namespace {

@@ -16,7 +16,7 @@
 #include <mutex>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 
 namespace lockstep {
 

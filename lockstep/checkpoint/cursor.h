@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
+#include "lockstep/base/text/printable.h"
 
 namespace lockstep::checkpoint {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "lockstep/base/printable.h"
+#include "lockstep/base/text/printable.h"
 
 namespace lockstep::checkpoint {
 namespace {

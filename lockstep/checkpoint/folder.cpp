@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
 #include "lockstep/checkpoint/pt_file.h"
 
 namespace lockstep::checkpoint {

@@ -12,7 +12,7 @@
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/read.h"
 #include "lockstep/checkpoint/value.h"
-#include "lockstep/checkpoint/zip_writer.h"
+#include "lockstep/checkpoint/zip/writer.h"
 
 namespace lockstep::checkpoint {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/checkpoint/zip_reader.h"
+#include "lockstep/checkpoint/zip/reader.h"
 
 namespace lockstep::checkpoint {
 

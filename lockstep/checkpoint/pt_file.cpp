@@ -8,9 +8,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/cursor.h"
 #include "lockstep/checkpoint/manifest.h"
-#include "lockstep/checkpoint/pickle_reader.h"
-#include "lockstep/checkpoint/pickle_writer.h"
-#include "lockstep/checkpoint/zip_reader.h"
+#include "lockstep/checkpoint/pickle/reader.h"
+#include "lockstep/checkpoint/pickle/writer.h"
+#include "lockstep/checkpoint/zip/reader.h"
 
 namespace lockstep::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/checkpoint/value.h"
-#include "lockstep/checkpoint/zip_writer.h"
+#include "lockstep/checkpoint/zip/writer.h"
 
 namespace lockstep::checkpoint {
 

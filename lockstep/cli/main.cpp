@@ -14,9 +14,9 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/heap.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/stop_notice.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/stop_notice.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/launch/run.h"
 
 namespace lockstep {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/cluster/host_list.h"
 
 namespace lockstep::cluster {

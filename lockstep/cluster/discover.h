@@ -7,7 +7,7 @@
 #include <string>
 
 #include "lockstep/base/environment.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/cluster/starter.h"
 
 namespace lockstep::cluster {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "lockstep/base/environment.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 
 namespace lockstep::cluster {
 

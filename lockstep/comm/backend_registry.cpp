@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/rendezvous/store_round.h"
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/backends/local/backend.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"

@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/group.h"

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "lockstep/base/crash_report.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/process/crash_report.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/placement_allocator.h"

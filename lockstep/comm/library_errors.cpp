@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/backends/gloo/headers/gloo/declarations.h"
 
 namespace lockstep::comm {

@@ -7,7 +7,7 @@
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/rank_info.h"

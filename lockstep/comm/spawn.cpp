@@ -18,13 +18,13 @@
 #include <thread>
 #include <vector>
 
-#include "lockstep/base/child_process.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/process/child.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/sockets/socket.h"
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <cstring>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/sockets/socket.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::comm {
 namespace {

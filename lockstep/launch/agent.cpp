@@ -11,7 +11,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/tree.h"
 #include "lockstep/launch/job/error_file.h"
 #include "lockstep/launch/network/leader.h"
 #include "lockstep/launch/network/member.h"

@@ -7,9 +7,9 @@
 
 #include <csignal>
 
-#include "lockstep/base/child_process.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/child.h"
+#include "lockstep/base/process/tree.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/agent_watch.h"
 #include "lockstep/launch/time_limits.h"

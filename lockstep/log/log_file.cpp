@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
 
 namespace lockstep::log {
 namespace {

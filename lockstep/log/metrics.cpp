@@ -8,9 +8,9 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
-#include "lockstep/base/text.h"
-#include "lockstep/base/utf8.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
+#include "lockstep/base/text/utf8.h"
 
 namespace lockstep::log {
 namespace {

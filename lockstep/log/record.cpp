@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "lockstep/base/crc32c.h"
+#include "lockstep/base/crc32c/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/log/protobuf.h"
 

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/utf8.h"
+#include "lockstep/base/text/utf8.h"
 #include "lockstep/log/event.h"
 #include "lockstep/log/record.h"
 

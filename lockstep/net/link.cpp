@@ -19,7 +19,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/tcp_liveness.h"
+#include "lockstep/base/sockets/tcp_liveness.h"
 
 namespace lockstep::net {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/net/frame.h"
 
 namespace lockstep::net {

@@ -16,7 +16,7 @@
 #include <optional>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/net/message.h"
 #include "lockstep/net/network_thread.h"
 

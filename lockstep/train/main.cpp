@@ -12,12 +12,12 @@
 #include <string_view>
 #include <thread>
 
-#include "lockstep/base/crash_report.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/heap.h"
-#include "lockstep/base/stop_notice.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/crash_report.h"
+#include "lockstep/base/process/stop_notice.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/comm/store_server.h"
 #include "lockstep/launch/command/machine.h"

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/sockets/socket.h"
+#include "lockstep/base/text/text.h"
 
 namespace {
 

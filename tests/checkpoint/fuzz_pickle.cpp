@@ -6,8 +6,8 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/pickle_reader.h"
-#include "lockstep/checkpoint/pickle_writer.h"
+#include "lockstep/checkpoint/pickle/reader.h"
+#include "lockstep/checkpoint/pickle/writer.h"
 #include "tests/checkpoint/values.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name that libFuzzer calls.

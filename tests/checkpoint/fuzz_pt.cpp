@@ -6,7 +6,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/zip_reader.h"
+#include "lockstep/checkpoint/zip/reader.h"
 #include "tests/checkpoint/values.h"
 
 // NOLINTNEXTLINE(readability-identifier-naming): the name that libFuzzer calls.

@@ -5,7 +5,7 @@
 #include <random>
 
 #include "lockstep/base/error.h"
-#include "lockstep/checkpoint/zip_reader.h"
+#include "lockstep/checkpoint/zip/reader.h"
 #include "tests/checkpoint/values.h"
 
 namespace lockstep::checkpoint {

@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/comm/backends/gloo/headers/gloo/declarations.h"
 #include "tests/comm/ranks.h"
 

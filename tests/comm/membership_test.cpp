@@ -5,7 +5,7 @@
 #include <stdexcept>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "tests/comm/ranks.h"
 #include "tests/comm/stopped_host.h"
 

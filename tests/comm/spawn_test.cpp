@@ -6,7 +6,7 @@
 #include <csignal>
 #include <thread>
 
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/tree.h"
 
 namespace lockstep {
 namespace {

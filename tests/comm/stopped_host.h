@@ -14,7 +14,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/comm/init_process_group.h"
 #include "lockstep/comm/spawn.h"
 

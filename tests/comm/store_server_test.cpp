@@ -8,7 +8,7 @@
 
 #include <string>
 
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 
 namespace lockstep::comm {
 namespace {

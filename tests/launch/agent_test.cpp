@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/tree.h"
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
 

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "lockstep/base/child_process.h"
+#include "lockstep/base/process/child.h"
 #include "lockstep/launch/time_limits.h"
 #include "tests/launch/job.h"
 

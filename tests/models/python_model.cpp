@@ -9,7 +9,7 @@
 #include <cstdio>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "tests/support/python.h"
 #include "tests/support/temporary_folder.h"
 

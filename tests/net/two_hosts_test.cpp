@@ -8,7 +8,7 @@
 #include <list>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "tests/net/mailboxes.h"
 
 namespace lockstep::net {

@@ -3,8 +3,8 @@
 #include <net/if.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/sockets/socket.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::comm {
 namespace {

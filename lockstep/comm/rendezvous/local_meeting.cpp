@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
-#include "lockstep/base/unix_socket.h"
+#include "lockstep/base/sockets/unix_socket.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::comm {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstring>
 
-#include "lockstep/base/crc32c.h"
+#include "lockstep/base/crc32c/crc32c.h"
 
 namespace lockstep::data {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/csv.h"
 
 namespace lockstep::data {

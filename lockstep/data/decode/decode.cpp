@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
+#include "lockstep/base/text/printable.h"
 #include "lockstep/data/decode/exif.h"
 #include "lockstep/data/decode/jpeg.h"
 #include "lockstep/data/decode/png.h"

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::data {
 namespace {

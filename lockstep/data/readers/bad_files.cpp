@@ -4,9 +4,9 @@
 #include <bit>
 #include <utility>
 
-#include "lockstep/base/printable.h"
-#include "lockstep/base/text.h"
-#include "lockstep/base/utf8.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
+#include "lockstep/base/text/utf8.h"
 
 namespace lockstep::data {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::data {
 namespace {

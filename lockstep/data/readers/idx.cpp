@@ -7,7 +7,7 @@
 #include <span>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/byte_reader.h"
 
 namespace lockstep::data {

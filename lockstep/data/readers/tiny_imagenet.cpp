@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/byte_reader.h"
 #include "lockstep/data/readers/folder_listing.h"
 

@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 
 namespace lockstep::data {
 

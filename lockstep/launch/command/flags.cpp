@@ -6,8 +6,8 @@
 #include <span>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::launch {
 namespace {

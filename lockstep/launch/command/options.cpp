@@ -10,9 +10,9 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/printable.h"
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/cluster/discover_node.h"
 #include "lockstep/launch/command/flags.h"
 #include "lockstep/launch/protocol/message.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/environment.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/launch/command/machine.h"
 #include "lockstep/launch/command/stream_choice.h"
 

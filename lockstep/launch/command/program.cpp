@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::launch {
 namespace {

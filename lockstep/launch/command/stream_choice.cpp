@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::launch {
 namespace {

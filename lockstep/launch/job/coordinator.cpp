@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <csignal>
 
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/launch/job/node_ranks.h"
 #include "lockstep/launch/job/report.h"
 

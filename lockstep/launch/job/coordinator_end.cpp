@@ -1,7 +1,7 @@
 // How an attempt is concluded: with another one, or with the end of the job.
 #include <algorithm>
 
-#include "lockstep/base/stop_notice.h"
+#include "lockstep/base/process/stop_notice.h"
 #include "lockstep/launch/job/coordinator.h"
 #include "lockstep/launch/job/report.h"
 

@@ -4,7 +4,7 @@
 #include <cctype>
 #include <numeric>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::launch {
 namespace {

@@ -8,9 +8,9 @@
 #include <csignal>
 #include <iterator>
 
-#include "lockstep/base/printable.h"
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::launch {
 namespace {

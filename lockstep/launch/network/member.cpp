@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/launch/network/leader.h"
 #include "lockstep/launch/time_limits.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/launch/event_loop.h"
 #include "lockstep/launch/job/coordinator.h"
 #include "lockstep/launch/network/channel.h"

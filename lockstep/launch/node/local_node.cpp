@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/tree.h"
 #include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/child_process.h"
 #include "lockstep/base/environment.h"
+#include "lockstep/base/process/child.h"
 #include "lockstep/launch/node/signals.h"
 
 namespace lockstep::launch {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 #include "lockstep/launch/context.h"
 #include "lockstep/launch/event_loop.h"
 #include "lockstep/launch/node/spawn.h"

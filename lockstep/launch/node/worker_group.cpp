@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/sockets/socket.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/launch/job/error_file.h"
 #include "lockstep/launch/job/report.h"
 #include "lockstep/launch/node/spawn.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/stop_notice.h"
+#include "lockstep/base/process/stop_notice.h"
 
 namespace lockstep::launch {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/printable.h"
+#include "lockstep/base/text/printable.h"
 #include "lockstep/launch/protocol/frame.h"
 
 namespace lockstep::launch {

@@ -4,7 +4,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/rendezvous/store_post.h"
 #include "lockstep/parallel/checks/fingerprint.h"
 

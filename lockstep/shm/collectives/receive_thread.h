@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/shm/collectives/mailbox.h"
 
 namespace lockstep::shm {

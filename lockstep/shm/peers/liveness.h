@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/fork_guard.h"
-#include "lockstep/base/process_state.h"
+#include "lockstep/base/process/fork_guard.h"
+#include "lockstep/base/process/state.h"
 
 namespace lockstep::shm {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/process_state.h"
+#include "lockstep/base/process/state.h"
 #include "lockstep/shm/segments/segment.h"
 
 namespace lockstep::shm {

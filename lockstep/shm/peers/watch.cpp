@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/shm/peers/futex.h"
 #include "lockstep/shm/peers/stopped_ranks.h"
 #include "lockstep/shm/segments/word_text.h"

@@ -11,7 +11,7 @@
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/base/progress.h"
 #include "lockstep/shm/peers/roster.h"
 #include "lockstep/shm/segments/memory.h"

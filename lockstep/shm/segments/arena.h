@@ -7,7 +7,7 @@
 #include <mutex>
 #include <string>
 
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/shm/segments/layout.h"
 #include "lockstep/shm/segments/segment.h"
 

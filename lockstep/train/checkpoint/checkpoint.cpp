@@ -4,8 +4,8 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/read.h"
 #include "lockstep/checkpoint/safetensors.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/printable.h"
+#include "lockstep/base/text/printable.h"
 #include "lockstep/checkpoint/read.h"
 #include "lockstep/checkpoint/value.h"
 #include "lockstep/train/checkpoint/map_location.h"

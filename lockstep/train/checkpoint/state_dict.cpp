@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/optim/model_ema.h"
 
 namespace lockstep {

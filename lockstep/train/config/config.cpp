@@ -8,8 +8,8 @@
 #include <map>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/config/option_table.h"
 
 namespace lockstep::train {

@@ -7,12 +7,12 @@
 
 #include <filesystem>
 
-#include "lockstep/base/crc32c.h"
+#include "lockstep/base/crc32c/crc32c.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/printable.h"
-#include "lockstep/base/text.h"
-#include "lockstep/base/utf8.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/printable.h"
+#include "lockstep/base/text/text.h"
+#include "lockstep/base/text/utf8.h"
 #include "lockstep/data/datasets/cifar_dataset.h"
 #include "lockstep/data/datasets/combined_datasets.h"
 #include "lockstep/data/datasets/fashion_mnist.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/bad_files.h"
 #include "lockstep/data/readers/tiny_imagenet.h"
 

@@ -8,10 +8,10 @@
 #include <iterator>
 #include <utility>
 
-#include "lockstep/base/crc32c.h"
+#include "lockstep/base/crc32c/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/loaded_library.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::train {
 namespace {

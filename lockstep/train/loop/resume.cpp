@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/checkpoint/cursor.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/checkpoint/read.h"

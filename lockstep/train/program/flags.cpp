@@ -7,8 +7,8 @@
 #include <type_traits>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/config/option_table.h"
 
 namespace lockstep::train {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/run/progress_line.h"
 
 namespace lockstep::train {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::train {
 

@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/no_sigpipe.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::train {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::train {
 namespace {

@@ -9,7 +9,7 @@
 #include <ctime>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/stop_notice.h"
+#include "lockstep/base/process/stop_notice.h"
 
 namespace lockstep::train {
 namespace {

@@ -8,8 +8,8 @@ namespace lockstep::train {
 // second SIGHUP does not: a terminal that closes sends it more than once. The same signal from the
 // parent and from elsewhere within five seconds counts once: a scheduler signals all processes of a
 // job, and the launcher passes its own on. What was ignored before stays ignored (nohup). What was
-// blocked in this thread is not, until the end: one that waited (base/stop_notice.h) comes when the
-// object is made.
+// blocked in this thread is not, until the end: one that waited (base/process/stop_notice.h) comes
+// when the object is made.
 //
 // One at a time in a process, because signals have no owner.
 class StopRequest {

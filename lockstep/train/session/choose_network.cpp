@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/nearest.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/models/registry.h"
 
 namespace lockstep::train {

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "lockstep/base/host.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/input/image_parts.h"
 #include "lockstep/train/loop/gpu_settings.h"
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/environment.h"
-#include "lockstep/base/process_state.h"
+#include "lockstep/base/process/state.h"
 
 namespace lockstep::train {
 namespace {

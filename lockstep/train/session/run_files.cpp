@@ -6,7 +6,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/nearest.h"
+#include "lockstep/base/text/nearest.h"
 #include "lockstep/checkpoint/file_system.h"
 #include "lockstep/checkpoint/folder.h"
 #include "lockstep/train/loop/resume.h"

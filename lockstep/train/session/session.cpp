@@ -9,7 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/stream.h"
 #include "lockstep/train/input/image_parts.h"

@@ -1,7 +1,7 @@
 #include "lockstep/train/session/starting_weights.h"
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/loop/resume.h"
 #include "lockstep/train/session/run_files.h"
 

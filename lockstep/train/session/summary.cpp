@@ -3,9 +3,9 @@
 #include <array>
 #include <cstdio>
 
-#include "lockstep/base/process_tree.h"
-#include "lockstep/base/stop_notice.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/process/stop_notice.h"
+#include "lockstep/base/process/tree.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/log/metrics.h"
 #include "lockstep/train/run/closing_summary.h"
 #include "lockstep/train/run/stop_request.h"

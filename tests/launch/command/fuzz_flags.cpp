@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/launch/command/options.h"
 #include "lockstep/launch/node/log_layout.h"
 

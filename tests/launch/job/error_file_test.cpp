@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include "lockstep/base/crash_report.h"
+#include "lockstep/base/process/crash_report.h"
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 
 namespace lockstep::launch {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/base/process_tree.h"
+#include "lockstep/base/process/tree.h"
 #include "tests/launch/job.h"
 #include "tests/support/temporary_folder.h"
 

@@ -14,7 +14,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/unix_socket.h"
+#include "lockstep/base/sockets/unix_socket.h"
 #include "lockstep/shm/peers/notice.h"
 #include "lockstep/shm/segments/layout.h"
 #include "tests/shm/teams.h"

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process_state.h"
+#include "lockstep/base/process/state.h"
 #include "lockstep/shm/collectives/mailbox.h"
 #include "tests/shm/teams.h"
 

@@ -17,7 +17,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
-#include "lockstep/base/unix_socket.h"
+#include "lockstep/base/sockets/unix_socket.h"
 
 namespace lockstep::shm {
 namespace {

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/train/optim/adam.h"
 #include "lockstep/train/optim/sgd.h"
 #include "tests/parity/tensor_file.h"

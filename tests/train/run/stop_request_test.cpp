@@ -11,8 +11,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/base/no_sigpipe.h"
-#include "lockstep/base/stop_notice.h"
+#include "lockstep/base/process/stop_notice.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
 #include "tests/support/child.h"
 
 namespace lockstep::train {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/no_sigpipe.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
 #include "lockstep/comm/backends/support/monitored_barrier.h"
 #include "lockstep/comm/backends/support/profile.h"
 #include "lockstep/comm/backends/support/queued_work.h"

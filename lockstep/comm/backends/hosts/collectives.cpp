@@ -7,7 +7,7 @@
 #include <cstring>
 #include <deque>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/backends/hosts/tensor_bytes.h"
 #include "lockstep/comm/backends/support/tensor_bytes.h"
 #include "lockstep/comm/backends/support/tensor_lists.h"

@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <memory>
 
-#include "lockstep/base/tcp_liveness.h"
+#include "lockstep/base/sockets/tcp_liveness.h"
 
 namespace lockstep::comm {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/backends/hosts/collectives.h"
 #include "lockstep/comm/backends/hosts/tensor_bytes.h"
 #include "lockstep/comm/backends/support/tensor_lists.h"

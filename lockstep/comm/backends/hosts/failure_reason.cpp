@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/library_errors.h"
 #include "lockstep/net/message.h"
 

@@ -10,7 +10,7 @@
 
 #include "lockstep/base/environment.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::comm {
 namespace {

@@ -4,8 +4,8 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/no_sigpipe.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/sockets/no_sigpipe.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/library_errors.h"
 
 namespace lockstep::comm {

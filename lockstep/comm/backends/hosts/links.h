@@ -12,7 +12,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/deadline.h"
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/backends/hosts/collectives.h"
 #include "lockstep/comm/backends/hosts/connections.h"

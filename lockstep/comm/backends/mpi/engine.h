@@ -8,7 +8,7 @@
 // ever. So nothing in it calls MPI.
 #pragma once
 
-#include "lockstep/base/fork_guard.h"
+#include "lockstep/base/process/fork_guard.h"
 #include "lockstep/comm/backends/mpi/operation.h"
 #include "lockstep/comm/backends/mpi/thread.h"
 

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/text.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::comm {
 namespace {

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 
 namespace lockstep::comm {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/socket.h"
+#include "lockstep/base/sockets/socket.h"
 
 namespace lockstep::comm {
 namespace {
