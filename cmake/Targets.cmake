@@ -32,14 +32,30 @@ function(lockstep_library layer)
   lockstep_flags(${target})
 endfunction()
 
-# WITH_TORCH_HEADERS: it reads those that lockstep_parallel has precompiled, instead of torch's for 20 s.
+# lockstep_precompiled(name HEADERS <a.h> OPTIONS -O0 DEPENDS b): headers that are read once, for all targets that
+# REUSE_FROM this one. A target that does so has the same options, -fPIC among them.
+function(lockstep_precompiled name)
+  cmake_parse_arguments(ARG "" "" "HEADERS;OPTIONS;DEPENDS" ${ARGN})
+  file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "")
+  add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
+  target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
+  lockstep_flags(${name})
+  target_compile_options(${name} PRIVATE ${ARG_OPTIONS})  # Last, as in the targets that read the headers.
+  target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+# A program of these sources. PRECOMPILED names a target that lockstep_precompiled made; WITH_TORCH_HEADERS is short
+# for lockstep_torch_headers.
 function(lockstep_program name)
-  cmake_parse_arguments(ARG "WITH_TORCH_HEADERS" "" "SOURCES;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "WITH_TORCH_HEADERS" "PRECOMPILED" "SOURCES;DEPENDS" ${ARGN})
+  if(ARG_WITH_TORCH_HEADERS)
+    set(ARG_PRECOMPILED lockstep_torch_headers)
+  endif()
   add_executable(${name} ${ARG_SOURCES})
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
   lockstep_flags(${name})
-  if(ARG_WITH_TORCH_HEADERS)
+  if(ARG_PRECOMPILED)
     target_compile_options(${name} PRIVATE -fPIC)  # As the headers were compiled, instead of -fPIE.
-    target_precompile_headers(${name} REUSE_FROM lockstep_parallel)
+    target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
   endif()
 endfunction()

@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Optional;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+using ::testing::ThrowsMessage;
 
 TEST(Environment, ReadsThisProcess) {
   ::setenv("LOCKSTEP_TEST_VARIABLE", "a=b", 1);

@@ -14,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 

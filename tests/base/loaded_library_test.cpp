@@ -25,7 +25,7 @@ std::string path_of(void* library) {
 
 TEST(BuildOfLoadedLibrary, IsInTheFile) {
   const auto id = build_of_loaded_library("libc.so.6");
-  ASSERT_THAT(id, testing::MatchesRegex("[0-9a-f]+"));
+  ASSERT_THAT(id, ::testing::MatchesRegex("[0-9a-f]+"));
   void* library = ::dlopen("libc.so.6", RTLD_NOW);
   ASSERT_NE(library, nullptr);
   std::ifstream file(path_of(library), std::ios::binary);

@@ -12,10 +12,10 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // A made-up /proc and /sys.
-class FreeMemoryOf : public testing::Test {
+class FreeMemoryOf : public ::testing::Test {
  protected:
   FreeMemoryOf() {
     write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 10 kB\nMemAvailable: 400 kB\n");

@@ -172,7 +172,7 @@ TEST(Folder, AFailedSaveDoesNotPromiseAnOldFileThatIsGone) {
   Folder folder(two.folder.path, two.files);
   std::filesystem::remove_all(two.folder.path);
   EXPECT_THAT([&] { folder.save(small_checkpoint(3)); },
-              testing::ThrowsMessage<IoError>(HasSubstr("('last.pt' is not there)")));
+              ::testing::ThrowsMessage<IoError>(HasSubstr("('last.pt' is not there)")));
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace {
 TEST(Gpu, HasANameAndAPlaceOnTheBus) {
   EXPECT_NE(gpu_name({at::kCUDA, 0}), "");
   EXPECT_THAT(pci_bus_id({at::kCUDA, 0}),
-              testing::MatchesRegex("[0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\\.0"));
+              ::testing::MatchesRegex("[0-9A-Fa-f]+:[0-9A-Fa-f]+:[0-9A-Fa-f]+\\.0"));
 }
 
 TEST(Gpu, TheCpuAndAMissingOneHaveNone) {

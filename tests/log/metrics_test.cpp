@@ -87,7 +87,7 @@ TEST_F(MetricsFiles, AHeaderThatASpreadsheetWroteIsTheSame) {
   SummaryCsv csv(path());
   csv.drop_after(0);
   csv.write({{"epoch", int64_t{1}}, {"train,\"loss\"", 0.25}});
-  EXPECT_THAT(read_file(path()), testing::EndsWith("\r\n\"0\",\"1\"\r\n1,0.25\n"));
+  EXPECT_THAT(read_file(path()), ::testing::EndsWith("\r\n\"0\",\"1\"\r\n1,0.25\n"));
 }
 
 TEST_F(MetricsFiles, AHeaderThatWasWrittenByHalfIsNoOtherOne) {
@@ -106,7 +106,7 @@ TEST_F(MetricsFiles, OtherColumnsAreFoundBeforeARowIsWritten) {
   std::ofstream(path()) << "epoch,lo\rss\n0,1\n";
   EXPECT_THAT(
       [&] { require_columns(path(), {"epoch", "loss"}); },
-      ThrowsMessage<UsageError>(testing::AllOf(
+      ThrowsMessage<UsageError>(::testing::AllOf(
           HasSubstr("'" + path() + "' has the columns 'epoch,lo?ss', expected 'epoch,loss'"),
           HasSubstr("HINT: move it away"))));
   EXPECT_EQ(read_file(path()), "epoch,lo\rss\n0,1\n");

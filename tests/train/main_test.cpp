@@ -25,16 +25,17 @@ int run(std::vector<std::string> words, const Networks& networks = {}) {
 }
 
 TEST(TrainMain, WrongFlagsAreCode2WithAHint) {
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(run({"--epoch", "3"}), 2);
-  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "lockstep train: there is no flag '--epoch'; HINT: --epochs\n");
 }
 
 TEST(TrainMain, HelpIsCode0) {
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   EXPECT_EQ(run({"--help"}), 0);
-  EXPECT_THAT(testing::internal::GetCapturedStdout(), testing::HasSubstr("--global-batch-size"));
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              ::testing::HasSubstr("--global-batch-size"));
 }
 
 // As make_network() of a network that needs too much; returns what stderr has.
@@ -46,9 +47,9 @@ std::string train_without_memory(const std::function<void()>& fail) {
     fail();
     return torch::nn::Sequential(torch::nn::Linear(2, 2));
   };
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   EXPECT_EQ(run({data, "--model", "huge", "--batch-size", "1"}, {{"huge", make_huge}}), 1);
-  return testing::internal::GetCapturedStderr();
+  return ::testing::internal::GetCapturedStderr();
 }
 
 constexpr const char* kHint =
@@ -57,9 +58,9 @@ constexpr const char* kHint =
 
 TEST(TrainMain, TooLittleMemoryIsAHintWithoutABacktrace) {
   const auto text = train_without_memory([] { at::empty({std::int64_t{1} << 55}); });
-  EXPECT_THAT(text,
-              testing::AllOf(testing::HasSubstr("DefaultCPUAllocator"), testing::EndsWith(kHint),
-                             testing::Not(testing::HasSubstr("frame #"))));
+  EXPECT_THAT(text, ::testing::AllOf(::testing::HasSubstr("DefaultCPUAllocator"),
+                                     ::testing::EndsWith(kHint),
+                                     ::testing::Not(::testing::HasSubstr("frame #"))));
 }
 
 // As LibTorch's allocators of GPUs say it.

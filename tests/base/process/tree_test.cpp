@@ -20,8 +20,8 @@ using test::fork_child;
 using test::is_alive;
 using test::run_in_child;
 using test::wait_for;
-using testing::Contains;
-using testing::Not;
+using ::testing::Contains;
+using ::testing::Not;
 
 [[noreturn]] void sleep_for_ever() {
   for (;;) {
@@ -96,7 +96,7 @@ TEST(DescendantsOf, FindsGrandchildren) {
     return wait_for(grandchild);
   });
   const pid_t grandchild = report.receive();
-  EXPECT_THAT(descendants_of(::getpid()), testing::UnorderedElementsAre(child, grandchild));
+  EXPECT_THAT(descendants_of(::getpid()), ::testing::UnorderedElementsAre(child, grandchild));
   ::kill(grandchild, SIGKILL);
   wait_for(child);
 }

@@ -14,10 +14,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Optional;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+using ::testing::ThrowsMessage;
 
 std::string parsed(std::string_view text, std::optional<int> default_port = std::nullopt) {
   const Endpoint endpoint = parse_endpoint(text, "--rdzv-endpoint", default_port);

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-using testing::Eq;
-using testing::Optional;
+using ::testing::Eq;
+using ::testing::Optional;
 
 TEST(EditDistance, CountsLettersThatAreAddedRemovedChangedOrSwapped) {
   EXPECT_EQ(edit_distance("train", "train"), 0U);

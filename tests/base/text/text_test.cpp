@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-using testing::ElementsAre;
-using testing::Optional;
+using ::testing::ElementsAre;
+using ::testing::Optional;
 
 TEST(ParseInt, TakesWholeDecimalNumbers) {
   EXPECT_THAT(parse_int("0"), Optional(0));

@@ -76,8 +76,8 @@ TEST(ImageFolder, ReadsTheValidationPartOfTinyImagenet) {
     const Sample sample = images.get(i);
     found.emplace_back(sample.target.item<std::int64_t>(), sample.data.sum().item<std::int64_t>());
   }
-  EXPECT_THAT(found, testing::ElementsAre(testing::Pair(0, 30), testing::Pair(0, 90),
-                                          testing::Pair(1, 0), testing::Pair(1, 60)));
+  EXPECT_THAT(found, ::testing::ElementsAre(::testing::Pair(0, 30), ::testing::Pair(0, 90),
+                                            ::testing::Pair(1, 0), ::testing::Pair(1, 60)));
 }
 
 // Four small pictures in two classes.

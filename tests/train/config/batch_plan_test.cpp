@@ -26,10 +26,10 @@ TEST(BatchPlan, BatchOfARankTimesRanksTimesPasses) {
 TEST(BatchPlan, TwoSizesMustAgree) {
   EXPECT_EQ(plan_batches({.batch_size = 16, .global_batch_size = 32}, 100, 2).per_rank, 16);
   EXPECT_THAT([] { plan_batches({.batch_size = 8, .global_batch_size = 32}, 100, 2); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::AllOf(testing::HasSubstr("--batch-size is 8, but --global-batch-size 32 "
-                                                    "is 16 for each of 2 ranks"),
-                                 testing::HasSubstr("HINT: leave --batch-size out"))));
+              ::testing::ThrowsMessage<UsageError>(::testing::AllOf(
+                  ::testing::HasSubstr("--batch-size is 8, but --global-batch-size 32 "
+                                       "is 16 for each of 2 ranks"),
+                  ::testing::HasSubstr("HINT: leave --batch-size out"))));
 }
 
 TEST(BatchPlan, ValidationHasABatchOfItsOwn) {
@@ -41,10 +41,10 @@ TEST(BatchPlan, ValidationHasABatchOfItsOwn) {
 
 TEST(BatchPlan, TooLargeABatchNamesOneThatFits) {
   EXPECT_THAT([] { plan_batches({.batch_size = 64}, 100, 2); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--batch-size 50")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("--batch-size 50")));
   EXPECT_THAT([] { plan_batches({.batch_size = 64, .grad_accum = 5}, 9, 2); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::HasSubstr("HINT: fewer ranks or a smaller --grad-accum")))
+              ::testing::ThrowsMessage<UsageError>(
+                  ::testing::HasSubstr("HINT: fewer ranks or a smaller --grad-accum")))
       << "no batch would fit";
 }
 

@@ -11,14 +11,14 @@
 namespace lockstep::train {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::EndsWith;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::ThrowsMessage;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
 
-class FolderLayoutTest : public testing::Test {
+class FolderLayoutTest : public ::testing::Test {
  protected:
   void write(const std::string& file) const {
     const std::filesystem::path path = folder_.file(file);

@@ -13,10 +13,10 @@
 namespace lockstep::train {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::ThrowsMessage;
 
 void write_bytes(const std::string& path, const std::string& bytes) {
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -221,9 +221,9 @@ TEST(ImageNewsOfRanks, NamesThePartsWhoseScoresLackFiles) {
                     {"test", read("test")}};
   const auto news = image_news(init_process_group(), source);
   EXPECT_EQ(news.bad_files, 4);
-  EXPECT_THAT(news.lines, testing::Contains("scores of the validation part are without 2 files"));
-  EXPECT_THAT(news.lines, testing::Contains("scores of the test part are without 1 file"));
-  EXPECT_THAT(news.lines, testing::Not(testing::Contains(HasSubstr("of the training part"))));
+  EXPECT_THAT(news.lines, ::testing::Contains("scores of the validation part are without 2 files"));
+  EXPECT_THAT(news.lines, ::testing::Contains("scores of the test part are without 1 file"));
+  EXPECT_THAT(news.lines, ::testing::Not(::testing::Contains(HasSubstr("of the training part"))));
 }
 
 TEST(ImageNewsOfRanks, IsNothingWithoutImageFiles) {

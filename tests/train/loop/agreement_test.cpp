@@ -49,9 +49,9 @@ TEST(SettingsOfRank, AreProgramNumbersDataAndMeetings) {
                                             {"the data", "9 samples"},
                                             {"steps in an epoch", "12"},
                                             {"--log-interval", "7"}}) {
-    EXPECT_THAT(settings, testing::Contains(testing::Pair(name, value)));
+    EXPECT_THAT(settings, ::testing::Contains(::testing::Pair(name, value)));
   }
-  EXPECT_THAT(settings, testing::Contains(testing::Pair("the program", testing::_)));
+  EXPECT_THAT(settings, ::testing::Contains(::testing::Pair("the program", ::testing::_)));
 }
 
 TEST(SettingsOfRank, HaveWhatMakesARankMeetOrLeaveAlone) {
@@ -65,9 +65,9 @@ TEST(SettingsOfRank, HaveWhatMakesARankMeetOrLeaveAlone) {
 TEST(ProgramOfThisRank, NamesTheBuildsOfLibTorchThatAreLoaded) {
   EXPECT_THAT(
       program_of_this_rank(),
-      testing::Contains(testing::Pair(
-          "LibTorch", testing::MatchesRegex("built for 2.*, libc10.so [0-9a-f]+, libtorch_cpu.so "
-                                            "[0-9a-f]+"))));
+      ::testing::Contains(::testing::Pair(
+          "LibTorch", ::testing::MatchesRegex("built for 2.*, libc10.so [0-9a-f]+, libtorch_cpu.so "
+                                              "[0-9a-f]+"))));
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(CheckpointKeeper, WarnsOfADiskThatFailsAndGoesOn) {
       {.on_warning = [&](const std::string& text) { warnings.push_back(text); }});
   keeper.save({.model = {{"weight", at::ones({2})}}}, {});
   EXPECT_FALSE(keeper.finish());
-  EXPECT_THAT(warnings, testing::ElementsAre(testing::HasSubstr("training goes on")));
+  EXPECT_THAT(warnings, ::testing::ElementsAre(::testing::HasSubstr("training goes on")));
   std::filesystem::remove(folder.path + "/checkpoints");
   keeper.save({.model = {{"weight", at::ones({2})}}}, {});
   EXPECT_TRUE(keeper.finish());
@@ -66,7 +66,7 @@ int operations_of_two_saves(checkpoint::FaultyFiles& files, bool strict) {
     keeper.save({.model = {{"weight", at::full({2}, version)}}}, {.best = true});
   }
   EXPECT_TRUE(keeper.finish());
-  EXPECT_THAT(warnings, testing::IsEmpty());
+  EXPECT_THAT(warnings, ::testing::IsEmpty());
   const auto loaded = load_checkpoint(folder.path + "/checkpoints");
   EXPECT_EQ(loaded.checkpoint.model.at(0).second[0].item<float>(), 2);
   EXPECT_EQ(loaded.reason, "");
@@ -97,9 +97,9 @@ TEST(CheckpointKeeper, IfStrictADiskThatFailsIsAnError) {
   std::filesystem::remove(in_the_way);
   std::filesystem::create_directories(in_the_way + "/folder");
   EXPECT_THAT([&] { keeper.save(checkpoint, {}); },
-              testing::ThrowsMessage<IoError>(
-                  testing::AllOf(testing::HasSubstr("--strict: a checkpoint was not saved"),
-                                 testing::HasSubstr("last.pt"))));
+              ::testing::ThrowsMessage<IoError>(
+                  ::testing::AllOf(::testing::HasSubstr("--strict: a checkpoint was not saved"),
+                                   ::testing::HasSubstr("last.pt"))));
   EXPECT_FALSE(keeper.finish());
 }
 

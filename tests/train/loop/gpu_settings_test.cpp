@@ -11,7 +11,7 @@ namespace lockstep::train {
 namespace {
 
 // Other tests of the process compute as before.
-class GpuSettings : public testing::Test {
+class GpuSettings : public ::testing::Test {
  protected:
   ~GpuSettings() override {
     at::globalContext().setDeterministicAlgorithms(false, false);
@@ -53,22 +53,22 @@ TEST(DescribeComputing, SaysPrecisionLayoutAndWhetherStepsAreRecorded) {
             "amp bf16, channels_last, TF32, cuDNN's fastest algorithms, steps to be recorded as a "
             "CUDA graph");
   EXPECT_THAT(describe_computing({.nonfinite = "skip", .tf32 = "off"}, batches),
-              testing::AllOf(testing::HasSubstr("no TF32"),
-                             testing::HasSubstr("steps run eagerly (--nonfinite skip)")));
+              ::testing::AllOf(::testing::HasSubstr("no TF32"),
+                               ::testing::HasSubstr("steps run eagerly (--nonfinite skip)")));
 }
 
 TEST(RecordingNews, ComeWhenTheFirstRecordingWorkedOrFailed) {
   RecordingNews works(true);
   EXPECT_EQ(works.after_step(false, "").text, "");
   const auto recorded = works.after_step(true, "");
-  EXPECT_THAT(recorded.text, testing::HasSubstr("are recorded as a CUDA graph"));
+  EXPECT_THAT(recorded.text, ::testing::HasSubstr("are recorded as a CUDA graph"));
   EXPECT_FALSE(recorded.is_warning);
   EXPECT_EQ(works.after_step(true, "").text, "");
 
   RecordingNews fails(true);
   const auto eager = fails.after_step(false, "it waits for the GPU");
-  EXPECT_THAT(eager.text, testing::AllOf(testing::HasSubstr("run eagerly"),
-                                         testing::HasSubstr("it waits for the GPU")));
+  EXPECT_THAT(eager.text, ::testing::AllOf(::testing::HasSubstr("run eagerly"),
+                                           ::testing::HasSubstr("it waits for the GPU")));
   EXPECT_TRUE(eager.is_warning);
   EXPECT_EQ(fails.after_step(false, "it waits for the GPU").text, "");
 

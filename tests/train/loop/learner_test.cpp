@@ -10,7 +10,7 @@
 namespace lockstep::train {
 namespace {
 
-class LearnerTest : public testing::Test {
+class LearnerTest : public ::testing::Test {
  protected:
   Learner make(const TrainConfig& config) {
     config_ = config;
@@ -70,7 +70,7 @@ TEST_F(LearnerTest, MasterWeightsThatAreNoTensorsAreRefused) {
   learner.save_to(checkpoint);
   checkpoint.others = {{"master_weights", checkpoint::Dict{{"0.weight", "text"}}}};
   EXPECT_THAT([&] { learner.load(checkpoint); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("have no '0.weight'")));
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("have no '0.weight'")));
 }
 
 TEST_F(LearnerTest, AveragesAreThereForAScope) {
@@ -127,7 +127,7 @@ TEST_F(LearnerTest, WeightsOfOtherShapesAreLeftOut) {
   auto learner = make({});
   const auto missing = learner.load_weights(
       {.model = {{"module.0.weight", at::ones({3, 4})}, {"module.0.bias", at::ones({9})}}});
-  EXPECT_THAT(missing, testing::ElementsAre("0.bias"));
+  EXPECT_THAT(missing, ::testing::ElementsAre("0.bias"));
   EXPECT_EQ(weight(learner).sum().item<float>(), 12);
   EXPECT_THROW(learner.load_weights({.model = {{"other", at::ones({3, 4})}}}), UsageError);
   EXPECT_THROW(learner.load({.model = {{"0.weight", at::ones({3, 4})}}}), UsageError);
@@ -140,7 +140,7 @@ TEST_F(LearnerTest, WeightsOfCompiledAndWrappedModelsFit) {
     const auto missing =
         learner.load_weights({.model = {{prefix + "0.weight", at::full({3, 4}, 2.F)},
                                         {prefix + "0.bias", at::full({3}, 2.F)}}});
-    EXPECT_THAT(missing, testing::IsEmpty()) << prefix;
+    EXPECT_THAT(missing, ::testing::IsEmpty()) << prefix;
     EXPECT_EQ(weight(learner).sum().item<float>(), 24) << prefix;
   }
 }

@@ -61,15 +61,15 @@ TEST(Recipe, SchedulesAreInStepsOfEpochs) {
 }
 
 TEST(Recipe, LinearFallsFromTheWarmupsEndToTheRunsEnd) {
-  const auto near = [](double rate) { return testing::DoubleNear(rate, 1e-12); };
+  const auto near = [](double rate) { return ::testing::DoubleNear(rate, 1e-12); };
   EXPECT_THAT(rates({.epochs = 2, .sched = "linear"}, 5),
-              testing::ElementsAre(near(1), near(0.75), near(0.5), near(0.25), near(0)));
+              ::testing::ElementsAre(near(1), near(0.75), near(0.5), near(0.25), near(0)));
   EXPECT_THAT(
       rates({.epochs = 2, .sched = "linear", .warmup_epochs = 1, .warmup_lr = 0.5, .min_lr = 0.2},
             5),
-      testing::ElementsAre(near(0.5), near(0.75), near(1), near(0.6), near(0.2)));
+      ::testing::ElementsAre(near(0.5), near(0.75), near(1), near(0.6), near(0.2)));
   EXPECT_THAT([] { rates({.epochs = 2, .sched = "linear", .min_lr = 2}, 1); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--min-lr is 2")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("--min-lr is 2")));
 }
 
 TEST(Recipe, AnUnknownScheduleIsNotConstant) {

@@ -52,9 +52,9 @@ TEST(LoadOnAllRanks, AFileThatAFlagNamesAndIsNoCheckpointIsAWrongFlag) {
     const auto file = folder.path + "/notes.pt";
     std::ofstream(file) << content;
     EXPECT_THAT([&] { (void)load_on_all_ranks(world, file, "--resume"); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::AllOf(testing::HasSubstr("--resume: "), testing::HasSubstr("notes.pt"),
-                                   testing::HasSubstr("HINT: give a checkpoint"))));
+                ::testing::ThrowsMessage<UsageError>(::testing::AllOf(
+                    ::testing::HasSubstr("--resume: "), ::testing::HasSubstr("notes.pt"),
+                    ::testing::HasSubstr("HINT: give a checkpoint"))));
     EXPECT_THROW((void)load_on_all_ranks(world, file), IoError);
   }
   EXPECT_THROW((void)load_on_all_ranks(world, folder.path, "--resume"), UsageError);
@@ -70,15 +70,16 @@ TEST(LoadOnAllRanks, WhereAllAreDamagedTheHintNamesWhatIsLeft) {
     (void)folder.write(name, "damaged");
   }
   EXPECT_THAT([&] { (void)load_on_all_ranks(world, folder.path); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::AllOf(testing::HasSubstr("last.pt"), testing::HasSubstr("prev.pt"),
-                                 testing::HasSubstr("HINT: --resume no to start anew"))));
+              ::testing::ThrowsMessage<UsageError>(
+                  ::testing::AllOf(::testing::HasSubstr("last.pt"), ::testing::HasSubstr("prev.pt"),
+                                   ::testing::HasSubstr("HINT: --resume no to start anew"))));
   (void)folder.write("best.pt", "maybe");
-  EXPECT_THAT([&] { (void)load_on_all_ranks(world, folder.path); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: --resume best to go")));
+  EXPECT_THAT(
+      [&] { (void)load_on_all_ranks(world, folder.path); },
+      ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("HINT: --resume best to go")));
   EXPECT_THAT([&] { (void)load_on_all_ranks(world, folder.path, "--resume"); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::HasSubstr("HINT: --resume " + folder.path + "/best.pt to go")));
+              ::testing::ThrowsMessage<UsageError>(
+                  ::testing::HasSubstr("HINT: --resume " + folder.path + "/best.pt to go")));
 }
 
 // Read a second time, it would be another one for the others than for rank 0.
@@ -131,11 +132,11 @@ TEST(OnRank0, AnErrorIsThatOfRank0OnTheOthers) {
         on_rank_0(world, []() -> std::string { throw IoError("the disk is full"); });
       };
       if (rank == 0) {
-        EXPECT_THAT(fail, testing::ThrowsMessage<IoError>("the disk is full"));
+        EXPECT_THAT(fail, ::testing::ThrowsMessage<IoError>("the disk is full"));
       } else {
-        EXPECT_THAT(fail, testing::ThrowsMessage<PeerError>("rank 0: the disk is full"));
+        EXPECT_THAT(fail, ::testing::ThrowsMessage<PeerError>("rank 0: the disk is full"));
       }
-      if (testing::Test::HasFailure()) {
+      if (::testing::Test::HasFailure()) {
         throw UsageError("another error");
       }
     });
@@ -147,8 +148,8 @@ TEST(OnRank0, AnErrorIsThatOfRank0OnTheOthers) {
 TEST(RequireWhole, NamesWhatIsRandom) {
   require_whole({});
   EXPECT_THAT([] { require_whole({"fc.weight", "fc.bias"}); },
-              testing::ThrowsMessage<UsageError>(testing::AllOf(
-                  testing::HasSubstr("fc.weight, fc.bias"), testing::HasSubstr("HINT"))));
+              ::testing::ThrowsMessage<UsageError>(::testing::AllOf(
+                  ::testing::HasSubstr("fc.weight, fc.bias"), ::testing::HasSubstr("HINT"))));
 }
 
 TEST(RequireSameClasses, NamesTheFirstThatDiffers) {
@@ -157,9 +158,9 @@ TEST(RequireSameClasses, NamesTheFirstThatDiffers) {
   require_same_classes(source, {});  // Another program's.
   require_same_classes({}, {"cat", "dog"});
   EXPECT_THAT([&] { require_same_classes(source, {"cat", "cow"}); },
-              testing::ThrowsMessage<UsageError>(testing::AllOf(
-                  testing::HasSubstr("class 1 is 'dog' in the data and 'cow' in the checkpoint"),
-                  testing::HasSubstr("HINT"))));
+              ::testing::ThrowsMessage<UsageError>(::testing::AllOf(
+                  ::testing::HasSubstr("class 1 is 'dog' in the data and 'cow' in the checkpoint"),
+                  ::testing::HasSubstr("HINT"))));
 }
 
 TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
@@ -168,8 +169,8 @@ TEST(RequireUnseenSamples, RefusesAnotherSplitOfTheSameData) {
   settings.emplace_back("the data", "9 + 1 samples");
   DataSource source{.is_split_by_seed = true, .index = "9 + 1 samples"};
   require_unseen_samples(trained, source, settings);
-  const auto refused =
-      testing::ThrowsMessage<UsageError>(testing::HasSubstr("--seed is '0' here and '1' there"));
+  const auto refused = ::testing::ThrowsMessage<UsageError>(
+      ::testing::HasSubstr("--seed is '0' here and '1' there"));
   EXPECT_THAT([&] { require_unseen_samples({.data = "../t.csv"}, source, settings); }, refused);
   source.index = "5 + 5 samples";
   EXPECT_THAT(
@@ -187,9 +188,9 @@ TEST(ResumedText, OfAFinishedRunSaysSo) {
   EXPECT_EQ(resumed_text(loaded, {.epoch = 1, .step_in_epoch = 4}, config),
             "resumed from 'last.pt': epoch 2, step 4");
   EXPECT_THAT(resumed_text(loaded, {.epoch = 3}, config),
-              testing::HasSubstr("already finished, 3 of 3"));
+              ::testing::HasSubstr("already finished, 3 of 3"));
   EXPECT_THAT(resumed_text(loaded, {.epoch = 2, .stale_epochs = 1}, config),
-              testing::HasSubstr("already finished, 2 of 3"));
+              ::testing::HasSubstr("already finished, 2 of 3"));
 }
 
 }  // namespace

@@ -35,15 +35,15 @@ TEST(TrainerCheckpoint, ASignalEndsItAndTheCheckpointGoesOn) {
   ToyRun other({.batch_size = 8, .epochs = 2, .lr = 0.5});
   EXPECT_THAT(
       [&] { other.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
-      testing::ThrowsMessage<UsageError>(
-          testing::HasSubstr("--lr is '0.5' here and not given there")));
+      ::testing::ThrowsMessage<UsageError>(
+          ::testing::HasSubstr("--lr is '0.5' here and not given there")));
   auto with_weights = kShort;
   with_weights.init_weights = "other.pt";
   ToyRun anew(with_weights);
   EXPECT_THAT(
       [&] { anew.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint); },
-      testing::ThrowsMessage<UsageError>(
-          testing::HasSubstr("HINT: add --resume no to start anew with the weights")));
+      ::testing::ThrowsMessage<UsageError>(
+          ::testing::HasSubstr("HINT: add --resume no to start anew with the weights")));
 }
 
 // The second epoch's last step turns all weights around.
@@ -100,11 +100,11 @@ TEST(TrainerCheckpoint, GoesOnFromACheckpointOfAnOlderProgram) {
   auto other = kShort;
   other.tf32 = "off";
   EXPECT_THAT([&] { ToyRun(other).trainer->resume(saved); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::HasSubstr("--tf32 is 'off' here and 'conv' there")));
+              ::testing::ThrowsMessage<UsageError>(
+                  ::testing::HasSubstr("--tf32 is 'off' here and 'conv' there")));
   saved.args = toys::without(saved.args, "the data");
   EXPECT_THAT([&] { ToyRun(kShort).trainer->resume(saved); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("the data is ")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("the data is ")));
 }
 
 // It drew other numbers for images in memory.
@@ -129,9 +129,9 @@ TEST(TrainerCheckpoint, ReprobOfAnOlderLockstepIsRefused) {
   Checkpoint saved;
   saved.args = std::move(args);
   EXPECT_THAT([&] { trainer.resume(saved); },
-              testing::ThrowsMessage<UsageError>(testing::AllOf(
-                  testing::HasSubstr("--reprob draws is 'by sample' here and missing"),
-                  testing::HasSubstr("HINT: "))));
+              ::testing::ThrowsMessage<UsageError>(::testing::AllOf(
+                  ::testing::HasSubstr("--reprob draws is 'by sample' here and missing"),
+                  ::testing::HasSubstr("HINT: "))));
   auto without = config;
   without.reprob = 0;
   const Trainer plain(without, source, batches, learner, world, {});

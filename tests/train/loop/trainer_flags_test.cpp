@@ -118,9 +118,9 @@ TEST(TrainerFlags, FindUnusedParametersTrainsANetworkWithAnUnusedBranch) {
   TrainConfig config{.batch_size = 8, .epochs = 1};
   EXPECT_THAT(
       [&] { train_two_branches(config); },
-      testing::ThrowsMessage<PeerError>(testing::AllOf(
-          testing::HasSubstr("2 of 4 parameters got no gradient"),
-          testing::HasSubstr("unused.weight"), testing::HasSubstr("find_unused_parameters"))));
+      ::testing::ThrowsMessage<PeerError>(::testing::AllOf(
+          ::testing::HasSubstr("2 of 4 parameters got no gradient"),
+          ::testing::HasSubstr("unused.weight"), ::testing::HasSubstr("find_unused_parameters"))));
   config.find_unused_parameters = true;
   EXPECT_NO_THROW(train_two_branches(config));
 }

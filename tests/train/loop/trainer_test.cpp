@@ -24,7 +24,7 @@ TEST(Trainer, MakesAllStepsAndValidatesEachEpoch) {
   ToyRun run(kShort);
   const auto outcome = run.trainer->run();
   EXPECT_EQ(run.seen.losses.size(), 24U);
-  EXPECT_THAT(run.seen.epochs, testing::ElementsAre(30, 30));
+  EXPECT_THAT(run.seen.epochs, ::testing::ElementsAre(30, 30));
   EXPECT_EQ(outcome.position.step, 24);
   EXPECT_EQ(outcome.samples, 192);
   EXPECT_LT(run.seen.losses.back(), run.seen.losses.front());
@@ -152,7 +152,7 @@ TEST(Trainer, ASignalInTheValidationLeavesTheCheckpointBeforeIt) {
   const auto outcome = first.trainer->run();
   EXPECT_EQ(outcome.stopped_by, SIGTERM);
   EXPECT_EQ(asked, 14);
-  EXPECT_THAT(first.seen.epochs, testing::IsEmpty());
+  EXPECT_THAT(first.seen.epochs, ::testing::IsEmpty());
   EXPECT_TRUE(keeper.finish());
   ToyRun second(kShort);
   second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
@@ -165,17 +165,17 @@ TEST(Trainer, TheTestPartIsScoredOnceBehindTheLastEpoch) {
   ToyRun without(kShort);
   const auto plain = without.trainer->run();
   EXPECT_FALSE(plain.test);
-  EXPECT_THAT(without.seen.tests, testing::IsEmpty());
+  EXPECT_THAT(without.seen.tests, ::testing::IsEmpty());
   ToyRun run(kShort, {}, 21);
   const auto outcome = run.trainer->run();
   ASSERT_TRUE(outcome.test);
   EXPECT_EQ(outcome.test->samples, 21);
-  EXPECT_THAT(run.seen.tests, testing::ElementsAre(testing::Pair(2, 21)));
-  EXPECT_THAT(run.seen.epochs, testing::ElementsAre(30, 30));
+  EXPECT_THAT(run.seen.tests, ::testing::ElementsAre(::testing::Pair(2, 21)));
+  EXPECT_THAT(run.seen.epochs, ::testing::ElementsAre(30, 30));
   EXPECT_EQ(run.seen.rows, without.seen.rows) << "what is learned does not depend on it";
   ToyRun early({.batch_size = 8, .epochs = 50, .lr = 1e-12, .early_stop = 2}, {}, 21);
   EXPECT_TRUE(early.trainer->run().early);
-  EXPECT_THAT(early.seen.tests, testing::ElementsAre(testing::Pair(3, 21)));
+  EXPECT_THAT(early.seen.tests, ::testing::ElementsAre(::testing::Pair(3, 21)));
 }
 
 TEST(Trainer, AllRanksTogetherTestEverySampleOnce) {
@@ -205,7 +205,7 @@ TEST(Trainer, ASignalInTheTestLeavesItToTheNextStart) {
   const auto stopped = first.trainer->run();
   EXPECT_EQ(stopped.stopped_by, SIGTERM);
   EXPECT_FALSE(stopped.test);
-  EXPECT_THAT(first.seen.tests, testing::IsEmpty());
+  EXPECT_THAT(first.seen.tests, ::testing::IsEmpty());
   EXPECT_EQ(stopped.position.epoch, 2);
   EXPECT_TRUE(keeper.finish());
   for (int i = 0; i < 2; ++i) {  // Training is finished: as often as one likes.
@@ -213,7 +213,7 @@ TEST(Trainer, ASignalInTheTestLeavesItToTheNextStart) {
     second.trainer->resume(load_checkpoint(folder.path + "/checkpoints").checkpoint);
     const auto outcome = second.trainer->run();
     EXPECT_EQ(outcome.stopped_by, 0);
-    EXPECT_THAT(second.seen.losses, testing::IsEmpty());
+    EXPECT_THAT(second.seen.losses, ::testing::IsEmpty());
     ASSERT_TRUE(outcome.test);
     EXPECT_EQ(outcome.test->loss, expected.test->loss);
     EXPECT_EQ(outcome.test->top1, expected.test->top1);

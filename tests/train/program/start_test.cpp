@@ -7,9 +7,9 @@
 namespace lockstep::train {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 TEST(LaunchArguments, OneRankNeedsNoLauncher) {
   EXPECT_FALSE(launch_arguments({}, StartedBy::kNobody, 0, 0));
@@ -61,7 +61,7 @@ TEST(LaunchArguments, ARankOfOursMayHaveFlagsOfItsLauncher) {
 TEST(LaunchArguments, ARankOfAnotherLauncherRefusesFlagsThatItWouldIgnore) {
   const auto refused = [](const JobConfig& job, const char* text) {
     EXPECT_THAT([&] { launch_arguments(job, StartedBy::kOther, 2, 4); },
-                ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
+                ThrowsMessage<UsageError>(::testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
   };
   refused({.nodes = 2}, "--nodes would be ignored");
   refused({.node_rank = 1}, "--nr would be ignored");
@@ -83,7 +83,7 @@ TEST(RequireFewRanks, MoreThanTheCoresCanBearAreRefused) {
   EXPECT_NO_THROW(require_few_ranks(160, {.cores = 10}));
   EXPECT_NO_THROW(require_few_ranks(100, {.cores = 2, .gpus = 100})) << "each has a GPU";
   EXPECT_THAT([] { require_few_ranks(65, {.cores = 2}); },
-              ThrowsMessage<UsageError>(testing::AllOf(
+              ThrowsMessage<UsageError>(::testing::AllOf(
                   HasSubstr("--nproc is 65, expected at most 64 ranks"),
                   HasSubstr("2 usable cores; HINT: --nproc 2, one for each usable core"))));
   EXPECT_THROW(require_few_ranks(161, {.cores = 10, .gpus = 8}), UsageError);
@@ -176,7 +176,7 @@ TEST(LaunchArguments, FlagsThatWouldBeIgnoredAreRefused) {
       job.world_size = 2;
     }
     EXPECT_THAT([&] { launch_arguments(job, StartedBy::kNobody, 0, 4); },
-                ThrowsMessage<UsageError>(testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
+                ThrowsMessage<UsageError>(::testing::AllOf(HasSubstr(text), HasSubstr("HINT: "))));
   };
   refused({.nproc = 2}, "--nproc is given with --dist-url");
   refused({.nodes = 2}, "--nodes is given with --dist-url");
@@ -193,7 +193,7 @@ TEST(LaunchArguments, FlagsThatWouldBeIgnoredAreRefused) {
 
 TEST(LaunchArguments, ATimeoutOfNothingIsRefusedWhoeverStartedTheRank) {
   const auto refused =
-      ThrowsMessage<UsageError>(testing::AllOf(HasSubstr("--timeout is 0"), HasSubstr("HINT: ")));
+      ThrowsMessage<UsageError>(::testing::AllOf(HasSubstr("--timeout is 0"), HasSubstr("HINT: ")));
   const JobConfig by_url{.dist_url = "tcp://a:1", .rank = 0, .world_size = 2, .timeout_seconds = 0};
   EXPECT_THAT([&] { launch_arguments(by_url, StartedBy::kNobody, 0, 0); }, refused);
   EXPECT_THAT([&] { launch_arguments({.timeout_seconds = 0}, StartedBy::kOther, 2, 0); }, refused);

@@ -31,24 +31,24 @@ TEST(Console, SaysIntervalsEpochsAndWarningsInPlainLines) {
     console.on_epoch({.position = {.epoch = 1}, .validation = {.loss = 0.5}});
     console.on_test({}, {.loss = 0.75, .top1 = 81.5, .top5 = 95, .samples = 50});
     console.on_warning("the disk is full");
-    EXPECT_THAT(console.warnings(), testing::ElementsAre("the disk is full"));
+    EXPECT_THAT(console.warnings(), ::testing::ElementsAre("the disk is full"));
     console.on_warning("the disk is full");
-    EXPECT_THAT(console.warnings(), testing::ElementsAre("2 times: the disk is full"));
+    EXPECT_THAT(console.warnings(), ::testing::ElementsAre("2 times: the disk is full"));
   }
   std::string text(4096, '\0');
   text.resize(static_cast<std::size_t>(::read(pipe.read_end.get(), text.data(), text.size())));
-  EXPECT_THAT(text, testing::HasSubstr("epoch 1/3  5/10"));
-  EXPECT_THAT(text, testing::HasSubstr("loss 1.25"));
-  EXPECT_THAT(text, testing::HasSubstr("gpu 97%"));
-  EXPECT_THAT(text, testing::HasSubstr("rank 1 is slow"));
-  EXPECT_THAT(text, testing::HasSubstr("rank 2 is slow\n"));
-  EXPECT_THAT(text, testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
-  EXPECT_THAT(text, testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
-  EXPECT_THAT(text, testing::HasSubstr(", 123 images/s, best\n")) << "the epoch's rate";
-  EXPECT_THAT(text, testing::HasSubstr("validation loss 0.5000\n")) << "it was trained before";
-  EXPECT_THAT(
-      text, testing::HasSubstr("test: accuracy 81.50 %, top-5 95.00 %, loss 0.7500 of 50 images"));
-  EXPECT_THAT(text, testing::HasSubstr("WARNING: the disk is full"));
+  EXPECT_THAT(text, ::testing::HasSubstr("epoch 1/3  5/10"));
+  EXPECT_THAT(text, ::testing::HasSubstr("loss 1.25"));
+  EXPECT_THAT(text, ::testing::HasSubstr("gpu 97%"));
+  EXPECT_THAT(text, ::testing::HasSubstr("rank 1 is slow"));
+  EXPECT_THAT(text, ::testing::HasSubstr("rank 2 is slow\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("mem [0-9.]+ [MG]iB"));
+  EXPECT_THAT(text, ::testing::HasSubstr("epoch 1 of 3: loss 1.5000, accuracy 87.50 %"));
+  EXPECT_THAT(text, ::testing::HasSubstr(", 123 images/s, best\n")) << "the epoch's rate";
+  EXPECT_THAT(text, ::testing::HasSubstr("validation loss 0.5000\n")) << "it was trained before";
+  EXPECT_THAT(text, ::testing::HasSubstr(
+                        "test: accuracy 81.50 %, top-5 95.00 %, loss 0.7500 of 50 images"));
+  EXPECT_THAT(text, ::testing::HasSubstr("WARNING: the disk is full"));
 }
 
 TEST(Console, ACopyHasPlainLinesWhateverTheTerminalShows) {
@@ -62,10 +62,10 @@ TEST(Console, ACopyHasPlainLinesWhateverTheTerminalShows) {
   console.on_epoch({.train = {.loss = 1.5}, .validation = {.top1 = 87.5}});
   console.on_warning("the disk is full");
   const auto text = folder.read("log");
-  EXPECT_THAT(text, testing::StartsWith("three ranks\nepoch 1/3  5/10  "));
-  EXPECT_THAT(text, testing::HasSubstr("\nepoch 1 of 3: loss 1.5000, accuracy 87.50 %, top-5 "));
-  EXPECT_THAT(text, testing::EndsWith("\nWARNING: the disk is full\n"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("\x1b")));
+  EXPECT_THAT(text, ::testing::StartsWith("three ranks\nepoch 1/3  5/10  "));
+  EXPECT_THAT(text, ::testing::HasSubstr("\nepoch 1 of 3: loss 1.5000, accuracy 87.50 %, top-5 "));
+  EXPECT_THAT(text, ::testing::EndsWith("\nWARNING: the disk is full\n"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("\x1b")));
 }
 
 TEST(Console, AWarningIsPrintedOnceAndCounted) {
@@ -80,7 +80,7 @@ TEST(Console, AWarningIsPrintedOnceAndCounted) {
   console.on_warning("the disk is full");
   EXPECT_EQ(folder.read("log"), "WARNING: the folder is gone\nWARNING: the disk is full\n");
   EXPECT_THAT(console.warnings(),
-              testing::UnorderedElementsAre("28 times: the folder is gone", "the disk is full"));
+              ::testing::UnorderedElementsAre("28 times: the folder is gone", "the disk is full"));
 }
 
 TEST(Console, TheLineOfAnEpochFitsTheTerminal) {
@@ -96,9 +96,9 @@ TEST(Console, TheLineOfAnEpochFitsTheTerminal) {
   ASSERT_NE(begin, std::string::npos) << text;
   const auto line = text.substr(begin, text.find('\r', begin) - begin);
   EXPECT_LT(line.size(), 80U) << line;
-  EXPECT_THAT(line, testing::HasSubstr("acc 87.50 %, "));
-  EXPECT_THAT(line, testing::HasSubstr("val loss 0.2500"));
-  EXPECT_THAT(line, testing::EndsWith(", best"));
+  EXPECT_THAT(line, ::testing::HasSubstr("acc 87.50 %, "));
+  EXPECT_THAT(line, ::testing::HasSubstr("val loss 0.2500"));
+  EXPECT_THAT(line, ::testing::EndsWith(", best"));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(Interval, AddsScoresAndAveragesTimes) {
 
 TEST(Interval, NamesASlowRank) {
   EXPECT_THAT(interval_of({part(1, 1, 0.1), part(1, 0, 0.3)}).slow_rank,
-              testing::HasSubstr("rank 1 is slow"));
+              ::testing::HasSubstr("rank 1 is slow"));
 }
 
 TEST(SlowRankWatch, NamesARankOnceForAsLongAsItIsSlow) {
@@ -58,8 +58,8 @@ TEST(SlowRankWatch, NamesARankOnceForAsLongAsItIsSlow) {
 TEST(SlowRankWatch, WhoIsNamedByALineOfTheLogIsNoNewsAfterIt) {
   SlowRankWatch watch;
   const std::vector parts{part(1, 1, 0.01), part(1, 0, 0.03)};
-  EXPECT_THAT(watch.look(parts), testing::AllOf(testing::StartsWith("rank 1 is slow: 30.0 ms"),
-                                                testing::EndsWith("30.0 ms  20.0 ms")));
+  EXPECT_THAT(watch.look(parts), ::testing::AllOf(::testing::StartsWith("rank 1 is slow: 30.0 ms"),
+                                                  ::testing::EndsWith("30.0 ms  20.0 ms")));
   EXPECT_EQ(watch.look(parts), "");
 }
 

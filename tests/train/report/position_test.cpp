@@ -23,7 +23,7 @@ TEST(Position, OfAnOlderProgramTakesTheLrThatIsGiven) {
 
 TEST(Position, OfAnotherProgramsCheckpointSaysWhatToDo) {
   EXPECT_THAT([] { position_from(checkpoint::Dict{{"epoch", 1}}); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("--init-weights")));
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("--init-weights")));
 }
 
 }  // namespace

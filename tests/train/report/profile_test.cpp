@@ -24,15 +24,15 @@ TEST(Profile, WritesATraceOfSomeSteps) {
   ASSERT_EQ(profile.file(), folder.path + "/trace.json");
   std::stringstream text;
   text << std::ifstream(profile.file()).rdbuf();
-  EXPECT_THAT(text.str(), testing::HasSubstr("traceEvents"));
-  EXPECT_THAT(text.str(), testing::HasSubstr("aten::mm"));
+  EXPECT_THAT(text.str(), ::testing::HasSubstr("traceEvents"));
+  EXPECT_THAT(text.str(), ::testing::HasSubstr("aten::mm"));
 }
 
 TEST(Profile, ATraceThatCannotBeWrittenIsNoFile) {
   Profile profile(true, "/nowhere");
   make_steps(profile);
   EXPECT_EQ(profile.file(), "");
-  EXPECT_THAT(profile.why_not(), testing::HasSubstr("'/nowhere/trace.json'"));
+  EXPECT_THAT(profile.why_not(), ::testing::HasSubstr("'/nowhere/trace.json'"));
 }
 
 TEST(Profile, DoesNothingUnlessEnabled) {

@@ -13,7 +13,7 @@ const RankScores kTwo{{1.0, 10, 20, 30, 30}, {2.0, 40, 50, 60, 60}};
 
 TEST(RankScores, ComeBackFromTheirValue) {
   EXPECT_THAT(rank_scores_from(to_value(std::vector{kOne, kTwo})),
-              testing::ElementsAre(kOne, kTwo));
+              ::testing::ElementsAre(kOne, kTwo));
 }
 
 TEST(RankScores, AsManyRanksHaveTheirOwn) { EXPECT_EQ(share_of({kOne, kTwo}, 1, 2), kTwo); }
@@ -25,7 +25,7 @@ TEST(RankScores, OfOtherNumbersOfRanksTheFirstHasAll) {
 }
 
 TEST(RankScores, OfOneRankAreGathered) {
-  EXPECT_THAT(gather(init_process_group(), kOne), testing::ElementsAre(kOne));
+  EXPECT_THAT(gather(init_process_group(), kOne), ::testing::ElementsAre(kOne));
 }
 
 TEST(RankScores, DamagedOnesAreAnError) {

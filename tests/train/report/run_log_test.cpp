@@ -64,7 +64,7 @@ TEST(RunLog, ResumedRunHasEachStepOnce) {
   write_some(log, 2, 1);
   const auto lines = content(folder.path + "/metrics.jsonl");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
-  EXPECT_THAT(log.files(), testing::Contains(testing::HasSubstr("events.out.tfevents")));
+  EXPECT_THAT(log.files(), ::testing::Contains(::testing::HasSubstr("events.out.tfevents")));
 }
 
 TEST(RunLog, TellsHowBusyTheGpuIsWhereADriverTells) {
@@ -85,14 +85,15 @@ TEST(RunLog, TellsHowBusyTheGpuIsWhereADriverTells) {
     log.on_interval(interval);
   }
   const auto lines = content(folder.path + "/metrics.jsonl");
-  EXPECT_THAT(lines.substr(0, lines.find('\n')), testing::Not(testing::HasSubstr("gpu")));
-  EXPECT_THAT(lines, testing::HasSubstr("\"gpu_utilization\": 97, \"gpu_memory_bytes\": 1024, "
-                                        "\"gpu_watts\": 650}"));
-  EXPECT_THAT(gpu_scalars_in(folder.path),
-              testing::ElementsAre(testing::Pair("GPU/utilization", testing::Pair(2, 97.F)),
-                                   testing::Pair("GPU/memory_bytes", testing::Pair(2, 1024.F)),
-                                   testing::Pair("GPU/watts", testing::Pair(2, 650.F)),
-                                   testing::Pair("GPU/utilization", testing::Pair(3, 50.F))));
+  EXPECT_THAT(lines.substr(0, lines.find('\n')), ::testing::Not(::testing::HasSubstr("gpu")));
+  EXPECT_THAT(lines, ::testing::HasSubstr("\"gpu_utilization\": 97, \"gpu_memory_bytes\": 1024, "
+                                          "\"gpu_watts\": 650}"));
+  EXPECT_THAT(
+      gpu_scalars_in(folder.path),
+      ::testing::ElementsAre(::testing::Pair("GPU/utilization", ::testing::Pair(2, 97.F)),
+                             ::testing::Pair("GPU/memory_bytes", ::testing::Pair(2, 1024.F)),
+                             ::testing::Pair("GPU/watts", ::testing::Pair(2, 650.F)),
+                             ::testing::Pair("GPU/utilization", ::testing::Pair(3, 50.F))));
 }
 
 TEST(RunLog, AValidationThatIsMadeAgainIsThereOnce) {
@@ -143,8 +144,8 @@ TEST(RunLog, TheTestIsThereOnce) {
   }
   const auto lines = content(folder.path + "/metrics.jsonl");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
-  EXPECT_THAT(lines, testing::EndsWith("{\"step\": 2, \"test_loss\": 0.5, \"test_top1\": 75, "
-                                       "\"test_top5\": 100, \"test_samples\": 4}\n"));
+  EXPECT_THAT(lines, ::testing::EndsWith("{\"step\": 2, \"test_loss\": 0.5, \"test_top1\": 75, "
+                                         "\"test_top5\": 100, \"test_samples\": 4}\n"));
   std::map<std::string, int> found;
   for (const auto& file : std::filesystem::directory_iterator(folder.path)) {
     if (file.path().filename().string().starts_with("events")) {

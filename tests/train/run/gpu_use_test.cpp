@@ -5,7 +5,7 @@
 namespace lockstep::train {
 namespace {
 
-using testing::Optional;
+using ::testing::Optional;
 
 TEST(MeanGpuUse, EachValueIsTheMeanOfTheMomentsThatHaveIt) {
   MeanGpuUse uses;

@@ -32,7 +32,7 @@ TEST(OutputLog, AFullDiskIsAWarning) {
     log.write(text);  // As a console that keeps all it prints.
   });
   log.write("b\n");
-  EXPECT_THAT(warnings, testing::ElementsAre(testing::HasSubstr(
+  EXPECT_THAT(warnings, ::testing::ElementsAre(::testing::HasSubstr(
                             "'/dev/full' ends here; training goes on: No space left on device")));
   OutputLog nowhere;
   nowhere.open("/proc/nothing/log", [&](const std::string& text) { warnings.push_back(text); });

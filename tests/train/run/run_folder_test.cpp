@@ -144,7 +144,7 @@ TEST_F(RunFolderTest, ASecondProcessIsRefusedByTheNumberOfTheFirst) {
                   AllOf(HasSubstr("the run '" + first.path() + "' is in use by process " +
                                   std::to_string(::getpid())),
                         HasSubstr("--resume no"))));
-  EXPECT_THAT([&] { RunFolder::open_existing(first.path()); }, testing::Throws<UsageError>());
+  EXPECT_THAT([&] { RunFolder::open_existing(first.path()); }, ::testing::Throws<UsageError>());
 }
 
 TEST_F(RunFolderTest, AKilledProcessLeavesNoLock) {
@@ -174,7 +174,7 @@ TEST_F(RunFolderTest, IsNeverALinkOrAFile) {
   EXPECT_THAT([&] { RunFolder::open(options()); },
               ThrowsMessage<IoError>(AllOf(HasSubstr(runs("data-model")), HasSubstr("a link"))));
   std::ofstream(runs("other-model")) << "x";
-  EXPECT_THAT([&] { RunFolder::open(options("other-model")); }, testing::Throws<IoError>());
+  EXPECT_THAT([&] { RunFolder::open(options("other-model")); }, ::testing::Throws<IoError>());
 }
 
 TEST_F(RunFolderTest, HasNoLinkAsSubfolder) {

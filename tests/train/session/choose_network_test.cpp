@@ -24,7 +24,7 @@ TEST(MakeNetwork, OnesOwnComeBeforeThoseOfLockstep) {
 
 TEST(MakeNetwork, NamesTheNearest) {
   EXPECT_THAT([] { make_network("mpl", toys::table(), {}); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: --model mlp")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("HINT: --model mlp")));
 }
 
 }  // namespace

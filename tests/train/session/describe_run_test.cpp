@@ -27,8 +27,9 @@ TEST(DescribePlaces, OfManyHostsTheFirstAreNamed) {
   for (int host = 1; host <= 20; ++host) {
     places.push_back({"n" + std::to_string(host), 0});
   }
-  EXPECT_THAT(describe_places(places), testing::AllOf(testing::StartsWith("n1: rank 0 on GPU 0\n"),
-                                                      testing::EndsWith("\nand 12 more hosts")));
+  EXPECT_THAT(describe_places(places),
+              ::testing::AllOf(::testing::StartsWith("n1: rank 0 on GPU 0\n"),
+                               ::testing::EndsWith("\nand 12 more hosts")));
 }
 
 TEST(PlacesOf, AreThoseOfAllRanks) {
@@ -45,10 +46,11 @@ TEST(DescribeRun, SaysWhatIsTrainedOnWhat) {
   const auto source = toys::table();
   const BatchPlan batches{.per_rank = 8, .global = 8, .steps_per_epoch = 12};
   const auto text = describe_run({config, source, batches, 15}, init_process_group());
-  EXPECT_THAT(text, testing::HasSubstr("\n" + host_name() + ": rank 0 on the CPU\n"));
-  EXPECT_THAT(text, testing::HasSubstr("96 training and 30 validation rows in 3 classes from "));
-  EXPECT_THAT(text, testing::HasSubstr("own with 15 parameters; 5 epochs of 12 steps of 8 (8 x 1"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("dry run")));
+  EXPECT_THAT(text, ::testing::HasSubstr("\n" + host_name() + ": rank 0 on the CPU\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("96 training and 30 validation rows in 3 classes from "));
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("own with 15 parameters; 5 epochs of 12 steps of 8 (8 x 1"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("dry run")));
 }
 
 TEST(DescribeOptimizer, HasTheRateThatIsChosen) {
@@ -62,11 +64,11 @@ TEST(DescribeRun, SaysThatScoresAreOfAveragedWeights) {
   TrainConfig config{.model = "own", .epochs = 1, .model_ema = true};
   EXPECT_THAT(
       describe_run({config, toys::table(), batches, 15}, init_process_group()),
-      testing::HasSubstr(
+      ::testing::HasSubstr(
           "\nmodel EMA 0.9998: validation and best.pt are of the averaged weights, which are "
           "the first ones by 98 % still after all 100 steps"));
   config.epochs = 1000;
-  EXPECT_THAT(describe_ema(config, batches), testing::EndsWith("of the averaged weights"));
+  EXPECT_THAT(describe_ema(config, batches), ::testing::EndsWith("of the averaged weights"));
   config.model_ema = false;
   EXPECT_EQ(describe_ema(config, batches), "");
 }
@@ -75,8 +77,8 @@ TEST(DescribeRun, OneRankOfADryRunSpeaksForAll) {
   const TrainConfig config{.model = "own", .dry_run = true, .planned_ranks = 3};
   const BatchPlan batches{.per_rank = 8, .global = 24, .steps_per_epoch = 4};
   const auto text = describe_run({config, toys::table(), batches, 15}, init_process_group());
-  EXPECT_THAT(text, testing::HasSubstr("\ndry run: 3 ranks would be started"));
-  EXPECT_THAT(text, testing::HasSubstr("4 steps of 24 (8 x 3 ranks)"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\ndry run: 3 ranks would be started"));
+  EXPECT_THAT(text, ::testing::HasSubstr("4 steps of 24 (8 x 3 ranks)"));
 }
 
 }  // namespace

@@ -26,14 +26,15 @@ TEST(DryRun, FailsWhereTheRunWould) {
   const toys::Folder folder;
   toys::Run run({.batch_size = 8, .output = "/proc/runs"});
   EXPECT_THAT([&] { dry_run(run.parts()); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("so nothing would be saved")));
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("so nothing would be saved")));
   run.config.output = folder.path;
   run.config.init_weights = folder.path + "/none.pt";
   EXPECT_THROW(dry_run(run.parts()), UsageError);
   run.config.eval_only = true;
   run.config.init_weights.clear();
-  EXPECT_THAT([&] { dry_run(run.parts()); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--eval-only has no weights")));
+  EXPECT_THAT(
+      [&] { dry_run(run.parts()); },
+      ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("--eval-only has no weights")));
 }
 
 }  // namespace

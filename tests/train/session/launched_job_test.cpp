@@ -45,7 +45,7 @@ TEST(LaunchedJob, AJobIsKnownByTheFolderOfItsLauncher) {
   const auto first = job_in("/tmp/lockstep_a/attempt_0/1/error.json");
   EXPECT_EQ(job_in("/tmp/lockstep_a/attempt_1/0/error.json"), first);
   EXPECT_NE(job_in("/tmp/lockstep_b/attempt_0/1/error.json"), first);
-  EXPECT_THAT(first, testing::EndsWith(" /tmp/lockstep_a"));
+  EXPECT_THAT(first, ::testing::EndsWith(" /tmp/lockstep_a"));
   EXPECT_EQ(job_in("/elsewhere/error.json"), before);
   ::unsetenv("TORCHELASTIC_ERROR_FILE");
 }

@@ -17,8 +17,8 @@ TEST(OutputFolder, BelowAFileIsRefused) {
   std::ofstream(file) << "text";
   for (const auto& output : {file, file + "/below/it"}) {
     EXPECT_THAT([&] { require_output_folder(output); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::HasSubstr("'" + file + "' is no folder, expected one")))
+                ::testing::ThrowsMessage<UsageError>(
+                    ::testing::HasSubstr("'" + file + "' is no folder, expected one")))
         << output;
   }
   EXPECT_NO_THROW(require_output_folder(folder.path + "/new/one"));

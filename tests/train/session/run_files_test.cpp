@@ -15,7 +15,7 @@
 namespace lockstep::train {
 namespace {
 
-class RunFilesTest : public testing::Test {
+class RunFilesTest : public ::testing::Test {
  protected:
   RunFiles open(const std::string& resume = "auto") {
     config_.output = folder_.path;
@@ -58,7 +58,7 @@ TEST_F(RunFilesTest, AnUnfinishedRunIsResumedAndAFinishedOneFollowed) {
   auto files = open();
   EXPECT_EQ(files.folder(), folder_.path + "/data-net-2");
   EXPECT_EQ(files.checkpoint(), "");
-  EXPECT_THAT(warnings_, testing::IsEmpty());
+  EXPECT_THAT(warnings_, ::testing::IsEmpty());
 }
 
 TEST_F(RunFilesTest, ARunWithoutItsCheckpointsStartsOverWithAWarning) {
@@ -68,7 +68,7 @@ TEST_F(RunFilesTest, ARunWithoutItsCheckpointsStartsOverWithAWarning) {
   }
   std::filesystem::remove(folder_.path + "/data-net/checkpoints/last.pt");
   EXPECT_EQ(open().folder(), folder_.path + "/data-net");
-  EXPECT_THAT(warnings_, testing::ElementsAre(testing::HasSubstr("starts from the beginning")));
+  EXPECT_THAT(warnings_, ::testing::ElementsAre(::testing::HasSubstr("starts from the beginning")));
 }
 
 TEST_F(RunFilesTest, APlanIsWhatARunWouldChooseAndWritesNothing) {
@@ -98,9 +98,9 @@ TEST_F(RunFilesTest, AnOutputThatIsAFileIsRefused) {
   for (const auto& output : {file, file + "/", file + "/below/it"}) {
     config_.output = output;
     EXPECT_THAT([&] { RunFiles(config_, {"data", "net"}, false, [](const std::string&) {}); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::AllOf(testing::HasSubstr("'" + file + "' is no folder"),
-                                   testing::HasSubstr("HINT: --output " + folder_.path + "/runs"))))
+                ::testing::ThrowsMessage<UsageError>(::testing::AllOf(
+                    ::testing::HasSubstr("'" + file + "' is no folder"),
+                    ::testing::HasSubstr("HINT: --output " + folder_.path + "/runs"))))
         << output;
   }
 }
@@ -123,19 +123,20 @@ TEST_F(RunFilesTest, ResumeNamesARunOrACheckpoint) {
 
 TEST_F(RunFilesTest, WhatIsNotThereNamesTheNearest) {
   EXPECT_THAT([&] { open("lats"); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: --resume last")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("HINT: --resume last")));
   std::ofstream(folder_.path + "/mine.pt") << "a checkpoint";
   EXPECT_THAT([&] { open(folder_.path + "/mien.pt"); },
-              testing::ThrowsMessage<UsageError>(
-                  testing::HasSubstr("HINT: --resume " + folder_.path + "/mine.pt")));
-  EXPECT_THAT([&] { open("/nowhere/at/all"); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: leave --resume out")));
+              ::testing::ThrowsMessage<UsageError>(
+                  ::testing::HasSubstr("HINT: --resume " + folder_.path + "/mine.pt")));
+  EXPECT_THAT(
+      [&] { open("/nowhere/at/all"); },
+      ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("HINT: leave --resume out")));
 }
 
 TEST_F(RunFilesTest, InitialWeightsThatAreNotThereLeaveNoFolder) {
   config_.init_weights = folder_.path + "/mien.pt";
   std::ofstream(folder_.path + "/mine.pt") << "a checkpoint";
-  EXPECT_THAT([&] { open(); }, testing::ThrowsMessage<UsageError>(testing::HasSubstr(
+  EXPECT_THAT([&] { open(); }, ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr(
                                    "HINT: --init-weights " + folder_.path + "/mine.pt")));
   EXPECT_FALSE(std::filesystem::exists(folder_.path + "/data-net"));
   config_.init_weights = "";
@@ -160,8 +161,8 @@ TEST_F(RunFilesTest, WhatIsNoCheckpointLeavesNoFolder) {
   const auto table = folder_.path + "/t.csv";
   std::ofstream(table) << "1,2\n";
   for (const auto& no_checkpoint : {table, folder_.path}) {
-    EXPECT_THAT([&] { open(no_checkpoint); },
-                testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: give a checkpoint")))
+    EXPECT_THAT([&] { open(no_checkpoint); }, ::testing::ThrowsMessage<UsageError>(
+                                                  ::testing::HasSubstr("HINT: give a checkpoint")))
         << no_checkpoint;
   }
   config_.init_weights = table;
@@ -268,7 +269,7 @@ TEST_F(RunFilesTest, ASummaryOfOthersIsRefusedBeforeTheFirstStep) {
   const auto rows = folder_.read("data-net/summary.csv");
   std::ofstream(summary) << "mine," << rows;
   EXPECT_THAT([&] { open("last").open_logs(Position{}); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("HINT: move it away")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("HINT: move it away")));
   EXPECT_EQ(folder_.read("data-net/summary.csv"), "mine," + rows);
   EXPECT_TRUE(std::filesystem::exists(folder_.path + "/data-net/finished"));
   std::filesystem::remove(summary);
@@ -281,9 +282,9 @@ TEST_F(RunFilesTest, AFolderThatIsRenamedMeanwhileIsAWarning) {
   std::filesystem::rename(folder_.path + "/data-net", folder_.path + "/mine");
   EXPECT_TRUE(files.finish(true));
   EXPECT_TRUE(std::filesystem::exists(folder_.path + "/mine/finished"));
-  EXPECT_THAT(warnings_, testing::ElementsAre(testing::AllOf(
-                             testing::HasSubstr("data-net' is no longer there under its name"),
-                             testing::HasSubstr("/mine'"))));
+  EXPECT_THAT(warnings_, ::testing::ElementsAre(::testing::AllOf(
+                             ::testing::HasSubstr("data-net' is no longer there under its name"),
+                             ::testing::HasSubstr("/mine'"))));
 }
 
 TEST_F(RunFilesTest, AFileThatCannotBeWrittenIsAWarningOrTheEndOfAStrictRun) {
@@ -295,13 +296,13 @@ TEST_F(RunFilesTest, AFileThatCannotBeWrittenIsAWarningOrTheEndOfAStrictRun) {
     std::filesystem::create_directories(files.folder() + "/config.toml/in_the_way");
     if (strict) {
       EXPECT_THAT([&] { files.open_logs(std::nullopt); },
-                  testing::ThrowsMessage<IoError>(
-                      testing::HasSubstr("--strict: the run's files cannot be written")));
+                  ::testing::ThrowsMessage<IoError>(
+                      ::testing::HasSubstr("--strict: the run's files cannot be written")));
     } else {
       files.open_logs(std::nullopt);
     }
   }
-  EXPECT_THAT(warnings_, testing::ElementsAre(testing::HasSubstr("training goes on without")));
+  EXPECT_THAT(warnings_, ::testing::ElementsAre(::testing::HasSubstr("training goes on without")));
 }
 
 TEST_F(RunFilesTest, ARootThatCannotBeMadeIsAWarning) {
@@ -311,7 +312,7 @@ TEST_F(RunFilesTest, ARootThatCannotBeMadeIsAWarning) {
   files.open_logs(std::nullopt);
   EXPECT_EQ(files.log(), nullptr);
   EXPECT_THAT(warnings_,
-              testing::ElementsAre(testing::HasSubstr("training goes on without files")));
+              ::testing::ElementsAre(::testing::HasSubstr("training goes on without files")));
 }
 
 }  // namespace

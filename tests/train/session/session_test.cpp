@@ -31,20 +31,20 @@ TrainConfig table_in(const toys::Folder& folder) {
 
 // What it prints on stdout; its exit code must be 0.
 std::string printed_by(const TrainConfig& config) {
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   try {
     EXPECT_EQ(train(config, init_process_group(), {{"own", make_own}}), 0);
   } catch (...) {
-    (void)testing::internal::GetCapturedStdout();
+    (void)::testing::internal::GetCapturedStdout();
     throw;
   }
-  return testing::internal::GetCapturedStdout();
+  return ::testing::internal::GetCapturedStdout();
 }
 
 TEST(Train, TrainsANetworkOfOnesOwnOnATable) {
   const toys::Folder folder;
   const auto config = table_in(folder);
-  EXPECT_THAT(printed_by(config), testing::HasSubstr("own with 6 parameters"));
+  EXPECT_THAT(printed_by(config), ::testing::HasSubstr("own with 6 parameters"));
   EXPECT_TRUE(std::filesystem::exists(folder.path + "/runs/points-own/finished"));
   EXPECT_THROW(train({.data = config.data, .model = "owl", .batch_size = 10}, init_process_group()),
                UsageError);
@@ -57,11 +57,11 @@ TEST(Train, EvalOnlyOfInitWeightsRefusesSamplesThatWereLearned) {
   (void)printed_by(config);
   config.eval_only = true;
   config.init_weights = folder.path + "/runs/points-own/checkpoints/last.pt";
-  EXPECT_THAT(printed_by(config), testing::HasSubstr("of 20 samples"));
+  EXPECT_THAT(printed_by(config), ::testing::HasSubstr("of 20 samples"));
   config.seed = 1;
-  EXPECT_THAT(
-      [&] { printed_by(config); },
-      testing::ThrowsMessage<UsageError>(testing::HasSubstr("--seed is '1' here and '0' there")));
+  EXPECT_THAT([&] { printed_by(config); },
+              ::testing::ThrowsMessage<UsageError>(
+                  ::testing::HasSubstr("--seed is '1' here and '0' there")));
 }
 
 // Train, validation and test: 12, 6 and 8 images of two classes.
@@ -99,9 +99,10 @@ TEST(Train, OfThreePartsTheTestIsToldOnceAtTheEnd) {
   const toys::Folder folder;
   auto config = photos_in(folder);
   const auto text = printed_by(config);
-  EXPECT_THAT(text, testing::HasSubstr("12 training, 6 validation and 8 test images in 2 classes"));
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("12 training, 6 validation and 8 test images in 2 classes"));
   EXPECT_EQ(occurrences(text, "test: accuracy "), 1U);
-  EXPECT_THAT(text, testing::HasSubstr("\n  test       Acc@1 "));
+  EXPECT_THAT(text, ::testing::HasSubstr("\n  test       Acc@1 "));
   const auto run = folder.path + "/runs/photos-mlp";
   const auto metrics = folder.read("runs/photos-mlp/metrics.jsonl");
   EXPECT_EQ(occurrences(metrics, "\"test_samples\": 8}"), 1U);
@@ -109,12 +110,12 @@ TEST(Train, OfThreePartsTheTestIsToldOnceAtTheEnd) {
   config.resume = run;
   config.json = true;
   const auto again = printed_by(config);
-  EXPECT_THAT(again, testing::HasSubstr("\"test_samples\": 8, \"bad_files\": 0, "));
+  EXPECT_THAT(again, ::testing::HasSubstr("\"test_samples\": 8, \"bad_files\": 0, "));
   EXPECT_EQ(folder.read("runs/photos-mlp/metrics.jsonl"), metrics);
   config.eval_only = true;
   const auto scores = printed_by(config);
-  EXPECT_THAT(scores, testing::HasSubstr("\"samples\": 6, \"test_loss\": "));
-  EXPECT_THAT(scores, testing::HasSubstr("\"test_samples\": 8}"));
+  EXPECT_THAT(scores, ::testing::HasSubstr("\"samples\": 6, \"test_loss\": "));
+  EXPECT_THAT(scores, ::testing::HasSubstr("\"test_samples\": 8}"));
 }
 
 TEST(Train, BadFilesAreListedAtTheEnd) {
@@ -122,12 +123,12 @@ TEST(Train, BadFilesAreListedAtTheEnd) {
   auto config = photos_in(folder);
   std::ofstream(folder.path + "/photos/train/cat/1.ppm") << "no image";
   const auto text = printed_by(config);
-  EXPECT_THAT(text, testing::HasSubstr("\n  data       1 file cannot be read; other samples "));
+  EXPECT_THAT(text, ::testing::HasSubstr("\n  data       1 file cannot be read; other samples "));
   EXPECT_EQ(occurrences(text, "/train/cat/1.ppm'"), 1U);
   config.max_bad = 0;
   config.resume = "no";
   EXPECT_THAT([&] { printed_by(config); },
-              testing::ThrowsMessage<IoError>(testing::HasSubstr("/train/cat/1.ppm'")));
+              ::testing::ThrowsMessage<IoError>(::testing::HasSubstr("/train/cat/1.ppm'")));
 }
 
 TEST(Train, ScoresAreOfTheFilesThatCanBeRead) {
@@ -139,12 +140,12 @@ TEST(Train, ScoresAreOfTheFilesThatCanBeRead) {
   config.eval_only = true;
   config.json = true;
   const auto scores = printed_by(config);
-  EXPECT_THAT(scores, testing::HasSubstr("\"samples\": 5, "));
-  EXPECT_THAT(scores, testing::HasSubstr("\"test_samples\": 7"));
+  EXPECT_THAT(scores, ::testing::HasSubstr("\"samples\": 5, "));
+  EXPECT_THAT(scores, ::testing::HasSubstr("\"test_samples\": 7"));
   config.json = false;
   EXPECT_THAT(printed_by(config),
-              testing::HasSubstr("scores of the validation part are without 1 file\n"
-                                 "scores of the test part are without 1 file"));
+              ::testing::HasSubstr("scores of the validation part are without 1 file\n"
+                                   "scores of the test part are without 1 file"));
 }
 
 TEST(Train, TheCacheIsToldAndChangesNoNumber) {
@@ -155,7 +156,7 @@ TEST(Train, TheCacheIsToldAndChangesNoNumber) {
   config.cache_dir = folder.path + "/cache";
   config.output = folder.path + "/cached";
   std::filesystem::create_directory(config.cache_dir);
-  EXPECT_THAT(printed_by(config), testing::HasSubstr("image cache '" + config.cache_dir + "/"));
+  EXPECT_THAT(printed_by(config), ::testing::HasSubstr("image cache '" + config.cache_dir + "/"));
   EXPECT_EQ(folder.read("cached/photos-mlp/summary.csv"),
             folder.read("runs/photos-mlp/summary.csv"));
 }
@@ -171,10 +172,10 @@ TEST(Train, ARestartThatFindsAllDonePrintsTheSummaryForPrograms) {
   const auto text = printed_by(config);
   ::unsetenv("TORCHELASTIC_RESTART_COUNT");
   ::unsetenv("TORCHELASTIC_MAX_RESTARTS");
-  EXPECT_THAT(text, testing::StartsWith("{\"state\": \"finished\", \"exit_code\": 0"));
-  EXPECT_THAT(text, testing::HasSubstr("\"epochs\": 2, \"steps\": 36, \"best_top1\": "));
-  EXPECT_THAT(text, testing::HasSubstr("\"restarts\": 1"));
-  EXPECT_THAT(text, testing::HasSubstr("points-own/checkpoints/last.pt"));
+  EXPECT_THAT(text, ::testing::StartsWith("{\"state\": \"finished\", \"exit_code\": 0"));
+  EXPECT_THAT(text, ::testing::HasSubstr("\"epochs\": 2, \"steps\": 36, \"best_top1\": "));
+  EXPECT_THAT(text, ::testing::HasSubstr("\"restarts\": 1"));
+  EXPECT_THAT(text, ::testing::HasSubstr("points-own/checkpoints/last.pt"));
   EXPECT_FALSE(std::filesystem::exists(folder.path + "/runs/points-own-2"));
 }
 

@@ -17,29 +17,31 @@ TEST(StartingWeights, AreThoseOfInitWeightsIfItIsGiven) {
   toys::Run plain({.batch_size = 8});
   load_initial_weights(plain.parts());
   EXPECT_FALSE(plain.all_weights_are(0.5));
-  EXPECT_THAT(plain.said, testing::IsEmpty());
+  EXPECT_THAT(plain.said, ::testing::IsEmpty());
 
   toys::Run run({.batch_size = 8, .init_weights = folder.path + "/last.pt"});
   load_initial_weights(run.parts());
   EXPECT_TRUE(run.all_weights_are(0.5));
-  EXPECT_THAT(run.said, testing::ElementsAre("weights from '" + folder.path + "/last.pt'"));
+  EXPECT_THAT(run.said, ::testing::ElementsAre("weights from '" + folder.path + "/last.pt'"));
 
   run.config.init_weights = folder.path + "/lats.pt";
   EXPECT_THAT([&] { load_initial_weights(run.parts()); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("last.pt")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("last.pt")));
 }
 
 TEST(StartingWeights, EvalOnlyTakesThoseOfTheRunOrSaysThatThereAreNone) {
   const toys::Folder folder;
   toys::Run run({.batch_size = 8, .output = folder.path});
-  EXPECT_THAT([&] { load_to_evaluate(run.parts()); },
-              testing::ThrowsMessage<UsageError>(testing::HasSubstr("--eval-only has no weights")));
+  EXPECT_THAT(
+      [&] { load_to_evaluate(run.parts()); },
+      ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("--eval-only has no weights")));
   run.set_weights(0.25);
   run.save_weights(folder.path + "/toy-net/checkpoints");
   run.set_weights(0);
   load_to_evaluate(run.parts());
   EXPECT_TRUE(run.all_weights_are(0.25));
-  EXPECT_THAT(run.said, testing::ElementsAre(testing::StartsWith("weights from '" + folder.path)));
+  EXPECT_THAT(run.said,
+              ::testing::ElementsAre(::testing::StartsWith("weights from '" + folder.path)));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 namespace lockstep::train {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 Outcome outcome() {
   Outcome outcome;
@@ -48,9 +48,9 @@ TEST(Summary, TellsNoRateOfNothingAndNoBestThatIsElsewhere) {
   const TrainConfig config;
   auto end = outcome();
   const std::vector<std::string> files{"runs/a/checkpoints/last.pt"};
-  EXPECT_THAT(summary_text({config, end, 2, files, {}}), testing::Not(HasSubstr("best")));
+  EXPECT_THAT(summary_text({config, end, 2, files, {}}), ::testing::Not(HasSubstr("best")));
   end.samples = 0;
-  EXPECT_THAT(summary_text({config, end, 2, files, {}}), testing::Not(HasSubstr("images/s")));
+  EXPECT_THAT(summary_text({config, end, 2, files, {}}), ::testing::Not(HasSubstr("images/s")));
 }
 
 TEST(Summary, TellsHowBusyTheGpuWas) {
@@ -97,7 +97,7 @@ TEST(Summary, AStopWithoutItsCheckpointPromisesNoMoreThanThereIs) {
     const auto text = summary_text({config, end, 2, kFiles, {}});
     EXPECT_THAT(text, HasSubstr("step 0, but the last checkpoint could not be saved"));
     EXPECT_THAT(text, HasSubstr("goes on from the last checkpoint that was saved"));
-    EXPECT_THAT(text, testing::Not(HasSubstr("from here")));
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("from here")));
     EXPECT_THAT(summary_text({config, end, 2, {}, {}}), HasSubstr("starts anew"));
     EXPECT_EQ(exit_code_of(end), 74);
     EXPECT_THAT(summary_json({config, end, 2, {}, {}}), HasSubstr("\"exit_code\": 74"));
@@ -112,7 +112,7 @@ TEST(Summary, AStopOfARunWithoutFilesStartsAnew) {
   end.stopped_by = SIGUSR1;
   const auto text = summary_text({config, end, 2, {}, {}});
   EXPECT_THAT(text, HasSubstr("nothing was saved: the same command starts anew"));
-  EXPECT_THAT(text, testing::Not(HasSubstr("could not")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("could not")));
   EXPECT_EQ(exit_code_of(end), 75);
 }
 
@@ -138,7 +138,7 @@ TEST(Summary, TellsTheTestPartAndBadFiles) {
   EXPECT_THAT(summary_json(facts),
               HasSubstr("\"test_loss\": 0.75, \"test_top1\": 81.5, \"test_top5\": 95, "
                         "\"test_samples\": 50, \"bad_files\": 1, "));
-  EXPECT_THAT(summary_json(facts), testing::Not(HasSubstr("bad_file_list")));
+  EXPECT_THAT(summary_json(facts), ::testing::Not(HasSubstr("bad_file_list")));
   facts.bad_file_list = {"'a.jpg': it is empty", "'b.jpg': it is empty"};
   EXPECT_THAT(
       summary_json(facts),
@@ -157,10 +157,10 @@ TEST(Summary, JsonHasNoScoresThatWereNotMeasured) {
   Outcome end;
   end.stopped_by = SIGINT;
   const auto text = summary_json({config, end, 1, {}, {}});
-  EXPECT_THAT(text, testing::Not(HasSubstr("eval_")));
-  EXPECT_THAT(text, testing::Not(HasSubstr("best_")));
-  EXPECT_THAT(text, testing::Not(HasSubstr("test_")));
-  EXPECT_THAT(text, testing::Not(HasSubstr("bad_files")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("eval_")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("best_")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("test_")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("bad_files")));
 }
 
 }  // namespace
