@@ -46,7 +46,7 @@ std::shared_ptr<GradientPlacement> BucketSet::make_placement() const {
       return GradientPlacement::Memory{};
     }
     const Place found = contents->places[parameter];
-    return contents->buckets[found.bucket].memory_for(found.index);
+    return contents->buckets[found.bucket].memory().memory_for(found.index);
   };
   return std::make_shared<GradientPlacement>(
       bytes_to_place(),
@@ -111,7 +111,7 @@ void BucketSet::begin_step() {
 
 void BucketSet::begin_backward() {
   for (auto& bucket : contents_->buckets) {
-    const auto move = bucket.leave_kept_memory();
+    const auto move = bucket.memory().leave_if_kept();
     copied_ += move.copied;
     moved_ += move.moved ? 1 : 0;
   }
@@ -121,7 +121,7 @@ void BucketSet::begin_backward() {
 void BucketSet::gradient_made(std::size_t parameter, const at::Tensor& made) {
   placement_->gradient_made(parameter, parameters_[parameter].tensor.grad());
   const Place place = contents_->places[parameter];
-  if (contents_->buckets[place.bucket].is_kept_by_others(place.index, made)) {
+  if (contents_->buckets[place.bucket].memory().is_kept_by_others(place.index, made)) {
     move_out(parameter);
   }
 }
@@ -129,7 +129,7 @@ void BucketSet::gradient_made(std::size_t parameter, const at::Tensor& made) {
 std::size_t BucketSet::put(std::size_t parameter) {
   const Place place = contents_->places[parameter];
   auto& bucket = contents_->buckets[place.bucket];
-  if (bucket.is_used_by_another(place.index)) {
+  if (bucket.memory().is_used_by_another(place.index)) {
     move_out(parameter);
   }
   copied_ += bucket.put(place.index);
@@ -140,7 +140,7 @@ std::size_t BucketSet::put(std::size_t parameter) {
 // keeps one gradient keeps all of them, and each keeps a whole bucket.
 void BucketSet::move_out(std::size_t parameter) {
   auto& bucket = contents_->buckets[contents_->places[parameter].bucket];
-  copied_ += bucket.move_out();
+  copied_ += bucket.memory().move_out();
   ++moved_;
   for (const std::size_t neighbour : bucket.parameters()) {
     placement_->avoid(neighbour);

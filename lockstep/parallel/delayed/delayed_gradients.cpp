@@ -10,7 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/graph.h"
 #include "lockstep/parallel/buckets/communication.h"
-#include "lockstep/parallel/buckets/same_view.h"
+#include "lockstep/parallel/in_place/same_view.h"
 
 namespace lockstep::parallel {
 namespace {
