@@ -182,9 +182,9 @@ std::optional<std::int64_t> BadFiles::first_not_bad(std::int64_t index, std::int
   return std::nullopt;
 }
 
-std::string BadFiles::summary() const {
+std::string BadFiles::summary(const std::string& consequence) const {
   const std::lock_guard lock(mutex_);
-  return summary_locked("; other samples take their places");
+  return summary_locked(consequence);
 }
 
 std::vector<std::string> BadFiles::listed() const {

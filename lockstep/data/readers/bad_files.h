@@ -40,8 +40,10 @@ class BadFiles {
   [[nodiscard]] std::optional<std::int64_t> first_not_bad(std::int64_t index,
                                                           std::int64_t size) const;
 
-  // One line, and one for each reason with its number and first paths; "" if there are none.
-  [[nodiscard]] std::string summary() const;
+  // One line that ends with `consequence`, and one for each reason with its number and first paths;
+  // "" if there are none.
+  [[nodiscard]] std::string summary(
+      const std::string& consequence = "; other samples take their places") const;
   // The files that the summary names, each with what is wrong with it: the first of each reason.
   [[nodiscard]] std::vector<std::string> listed() const;
 
@@ -112,7 +114,7 @@ auto read_or_replace(std::int64_t index, std::int64_t size, BadFiles& bad, const
   }
   throw IoError("reading sample " + std::to_string(index) + ": none of " +
                 (may_replace ? "its part's" : std::to_string(size)) +
-                " files can be read, expected at least one\n" + bad.summary());
+                " files can be read, expected at least one\n" + bad.summary(""));
 }
 
 }  // namespace lockstep::data

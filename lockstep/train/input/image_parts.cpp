@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/printable.h"
 #include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/bad_files.h"
 #include "lockstep/data/readers/tiny_imagenet.h"
@@ -183,10 +184,14 @@ void require_few_bad_files(const Group& group, const DataSource& source) {
 
 ImageNews image_news(const Group& group, const DataSource& source) {
   std::map<std::string, data::BadFiles> bad;
+  std::set<std::string> train_roots;
   std::set<std::string> caches;
   std::vector<std::string> not_scored;
   for (const auto& part : source.folders) {
     auto& all = bad[part.images->index().root];
+    if (!part.is_scored) {
+      train_roots.insert(part.images->index().root);
+    }
     data::BadFiles of_part;
     for (const auto& packed : group.all_gather_bytes(part.images->bad_files().packed())) {
       all.merge(packed);
@@ -205,7 +210,10 @@ ImageNews image_news(const Group& group, const DataSource& source) {
     if (files.count() > 0) {
       const auto listed = files.listed();
       news.bad_file_list.insert(news.bad_file_list.end(), listed.begin(), listed.end());
-      const auto lines = lockstep::split(files.summary(), '\n');
+      const auto summary = train_roots.contains(root)
+                               ? files.summary()
+                               : files.summary(" in '" + printable_name(root) + "'");
+      const auto lines = lockstep::split(summary, '\n');
       news.lines.insert(news.lines.end(), lines.begin(), lines.end());
     }
   }

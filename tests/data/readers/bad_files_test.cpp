@@ -282,8 +282,9 @@ TEST(BadFiles, TooManyDoNotPromiseReplacements) {
   BadFiles bad(1);
   bad.add(0, "a", "broken");
   EXPECT_THAT(bad.summary(), HasSubstr("other samples take their places"));
+  EXPECT_EQ(bad.summary(" in 'val'"), "1 file cannot be read in 'val'\n1: broken\n  'a': broken");
   EXPECT_THAT([&] { bad.add(1, "b", "broken"); },
-              ThrowsMessage<IoError>(testing::Not(HasSubstr("take their places"))));
+              ThrowsMessage<IoError>(::testing::Not(HasSubstr("take their places"))));
 }
 
 TEST(ReadOrReplace, NoFileAtAllIsAnError) {
