@@ -30,7 +30,7 @@ std::string require_file(const std::string& folder, const std::string& name) {
     return *path;
   }
   throw IoError("fashion_mnist: '" + folder + "' has neither " + name + " nor " + name +
-                ".gz; name the folder that has them, or install Debian's dataset-fashion-mnist");
+                ".gz; expected the images and labels of both parts, train and t10k");
 }
 
 // Here a data set that cannot be made is a fault of the files.

@@ -275,6 +275,10 @@ CommandLine parse_command_line(int argc, const char* const* argv,
   if (!app.remaining().empty()) {
     refuse_extras(app);
   }
+  if (app.get_option("--data-dir")->count() > 0 && line.train.data.empty()) {
+    throw UsageError(
+        "the data is '', expected a name or a path; HINT: leave it out for fashion-mnist");
+  }
   settle_batch_size(line.train, argc, argv);
   if (const auto files = config_files(app); !files.empty()) {
     line.config_file = files.back();

@@ -10,8 +10,8 @@
 namespace lockstep::train {
 namespace {
 
-using testing::HasSubstr;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 CommandLine parse(std::vector<std::string> words) {
   words.insert(words.begin(), "train");
@@ -96,16 +96,24 @@ TEST(TrainFlags, DriversFlagsOfTheMission) {
 TEST(TrainFlags, NumbersThatDoNotFitAreRefused) {
   for (const char* flag : {"--seed", "--log-interval", "--validation-batch-size", "--epochs"}) {
     EXPECT_THAT([&] { parse({flag, "99999999999999999999"}); },
-                testing::ThrowsMessage<UsageError>(
-                    testing::AllOf(HasSubstr(flag), HasSubstr("of at most"))));
+                ::testing::ThrowsMessage<UsageError>(
+                    ::testing::AllOf(HasSubstr(flag), HasSubstr("of at most"))));
   }
   EXPECT_EQ(parse({"--seed", "18446744073709551615"}).train.seed, 18446744073709551615ULL);
 }
 
 TEST(TrainFlags, AValueThatIsMissingDoesNotTakeTheNextFlag) {
   EXPECT_THAT([] { parse({"--output=", "--dry-run"}); },
-              testing::ThrowsMessage<UsageError>(HasSubstr("--output has no value after '='")));
+              ::testing::ThrowsMessage<UsageError>(HasSubstr("--output has no value after '='")));
   EXPECT_EQ(parse({"--output=a=b"}).train.output, "a=b");
+}
+
+// `lockstep train "$DATA"` without the variable would train on something else.
+TEST(TrainFlags, EmptyDataAreRefused) {
+  for (const auto& words : {std::vector<std::string>{""}, {"--data-dir", ""}}) {
+    EXPECT_THAT([&] { parse(words); }, ThrowsMessage<UsageError>(HasSubstr("the data is ''")));
+  }
+  EXPECT_EQ(parse({}).train.data, "");
 }
 
 TEST(TrainFlags, OfTwoConfigFilesTheLastIsRead) {
@@ -122,14 +130,14 @@ TEST(TrainFlags, OfTwoConfigFilesTheLastIsRead) {
 TEST(TrainFlags, TheLaunchersFlagsAreKeptInTheConfigFile) {
   const auto job = parse({"--join-timeout", "9", "--log-dir", "logs"}).job;
   EXPECT_THAT(to_toml(job),
-              testing::AllOf(HasSubstr("join-timeout = 9\n"), HasSubstr("log-dir = \"logs\"\n")));
+              ::testing::AllOf(HasSubstr("join-timeout = 9\n"), HasSubstr("log-dir = \"logs\"\n")));
 }
 
 TEST(TrainFlags, TheTimeToSaveIsKeptInTheConfigFile) {
   EXPECT_EQ(parse({"--shutdown-timeout", "90"}).job.shutdown_timeout_seconds, 90);
   EXPECT_THAT(to_toml(JobConfig{.shutdown_timeout_seconds = 90}),
               HasSubstr("shutdown-timeout = 90"));
-  EXPECT_THAT(to_toml(JobConfig{}), testing::Not(HasSubstr("shutdown")));
+  EXPECT_THAT(to_toml(JobConfig{}), ::testing::Not(HasSubstr("shutdown")));
 }
 
 TEST(TrainFlags, TheLocalRankOfOldLaunchersChangesNothing) {
@@ -215,16 +223,16 @@ TEST(TrainFlags, FaultsInAConfigFileNameTheFileAndTheKey) {
     return std::string();
   };
   EXPECT_THAT(text("epochs = 3\nbatchsize = 3\n"),
-              testing::AllOf(HasSubstr("--config " + file + ": there is no flag 'batchsize'"),
-                             HasSubstr("HINT: batch-size = ..., as --batch-size")));
-  EXPECT_THAT(
-      text("epochs = many\n"),
-      testing::AllOf(HasSubstr("--config " + file + ": 'epochs' is 'many'"), HasSubstr("HINT: ")));
+              ::testing::AllOf(HasSubstr("--config " + file + ": there is no flag 'batchsize'"),
+                               HasSubstr("HINT: batch-size = ..., as --batch-size")));
+  EXPECT_THAT(text("epochs = many\n"),
+              ::testing::AllOf(HasSubstr("--config " + file + ": 'epochs' is 'many'"),
+                               HasSubstr("HINT: ")));
   EXPECT_EQ(text("epochs = 3\n"), "");
   EXPECT_THAT([&] { parse({"--config", folder.path + "/confg.toml"}); },
               ThrowsMessage<UsageError>(HasSubstr("HINT: --config " + file)));
   EXPECT_THAT([&] { parse({"--config", file, "--seed", "x"}); },
-              ThrowsMessage<UsageError>(testing::Not(HasSubstr(file))))
+              ThrowsMessage<UsageError>(::testing::Not(HasSubstr(file))))
       << "the command line's fault";
 }
 
