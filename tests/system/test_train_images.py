@@ -1,10 +1,11 @@
 """Images: bad files, caches, fast decoding, a part for the final evaluation, and augmentation."""
 
 import json
+import signal
 
 import pytest
 
-from training import losses, metrics, train, write_idx
+from training import losses, metrics, start, train, wait_for_steps, write_idx
 
 SMALL = ["photos", "--model", "mlp", "--input-size", 16, "--epochs", 1, "--log-interval", 1]
 
@@ -169,6 +170,18 @@ def test_a_cache_changes_no_number_and_is_told(jpegs, plain):
                                ("disk2", "cache/", ["--cache", "disk", "--cache-dir", "cache", "--nproc", 1])]:
         found, out = run_of(jpegs, name, *flags)
         assert found == plain[0] and f"image cache '{place}" in out
+
+
+def test_a_run_with_a_cache_goes_on_without_it(tmp_path):
+    write_photos(tmp_path / "photos", train=100, val=10)
+    flags = [*SMALL, "--epochs", 4, "--global-batch-size", 10, "--log-interval", 1]
+    train(tmp_path, *flags, "--output", "whole")
+    job = start(tmp_path, *flags, "--cache", "ram")
+    wait_for_steps(tmp_path / "runs/photos-mlp", 12, job)
+    job.send_signal(signal.SIGINT)
+    job.communicate(timeout=60)
+    assert "resumed from" in train(tmp_path, *flags).stdout
+    assert losses(tmp_path / "runs/photos-mlp") == losses(tmp_path / "whole/photos-mlp")
 
 
 @pytest.mark.parametrize("flags", [["--decode", "fast"], ["--cache", "ram", "--cache-shorter-side", 32], ["--hflip", 0]],

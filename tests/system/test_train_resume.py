@@ -128,6 +128,8 @@ def test_other_settings_are_refused_with_the_difference(folder):
     job.communicate(timeout=60)
     err = train(folder, *FLAGS, "--lr", 0.5, code=2).stderr
     assert "--lr is '0.5' here and not given there" in err and "--resume no" in err
+    flags = ["data", "--batch-size", 16, "--epochs", 3, "--log-interval", 1]
+    assert "HINT: --global-batch-size 32 is the same batch" in train(folder, *flags, code=2).stderr
 
 
 def test_one_rank_goes_on_with_the_batches_of_two(folder, whole):

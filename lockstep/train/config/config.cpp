@@ -262,6 +262,11 @@ Settings without_path_of_data(Settings settings) {
   return settings;
 }
 
+Settings without_places(Settings settings) {
+  std::erase_if(settings, [](const auto& setting) { return setting.first == "--cache"; });
+  return without_path_of_data(std::move(settings));
+}
+
 std::string difference(const Settings& here, const Settings& there, const std::string& other) {
   std::map<std::string, std::string> others(there.begin(), there.end());
   std::string lines;

@@ -99,6 +99,10 @@ Settings with_defaults(Settings saved);
 // elsewhere on another machine, or later.
 Settings without_path_of_data(Settings settings);
 
+// What a run that goes on must keep: without the path of the data, and without --cache, which
+// changes no number and may not fit into another machine.
+Settings without_places(Settings settings);
+
 // "--lr is 0.1 here and 0.2 there", a line for each that differs; empty if none does.
 std::string difference(const Settings& here, const Settings& there, const std::string& other);
 

@@ -12,9 +12,20 @@ namespace lockstep::train {
 namespace {
 
 constexpr const char* kScores = "rank_scores";
+constexpr const char* kGlobalBatch = "the global batch";
+
+std::string global_batch_in(const Settings& settings) {
+  const auto found = std::ranges::find(settings, kGlobalBatch, &Settings::value_type::first);
+  return found == settings.end() ? "" : found->second;
+}
 
 // Without --resume no, the run would be found again, and these flags refused again.
-std::string hint_to_go_on(const TrainConfig& config) {
+std::string hint_to_go_on(const TrainConfig& config, std::int64_t batch, const Settings& saved) {
+  const auto saved_batch = global_batch_in(saved);
+  if (!saved_batch.empty() && saved_batch != std::to_string(batch)) {
+    return "--global-batch-size " + saved_batch + " is the same batch on any number of ranks; or " +
+           "--resume no to start anew";
+  }
   if (!config.init_weights.empty()) {
     return "add --resume no to start anew with the weights of --init-weights, or give the same "
            "flags to go on";
@@ -27,7 +38,7 @@ std::string hint_to_go_on(const TrainConfig& config) {
 
 Settings Trainer::settings() const {
   auto settings = settings_of(config_);
-  settings.emplace_back("the global batch", std::to_string(batches_.global));
+  settings.emplace_back(kGlobalBatch, std::to_string(batches_.global));
   settings.emplace_back("the data", data_.index);
   // An older lockstep drew by batch, other numbers, and did not save this line.
   if (config_.reprob > 0 && data_.folders.empty()) {
@@ -39,11 +50,11 @@ Settings Trainer::settings() const {
 void Trainer::resume(const Checkpoint& checkpoint) {
   const auto saved = settings_in(checkpoint.args);
   const auto text =
-      difference(without_path_of_data(settings()),
-                 without_path_of_data(saved.empty() ? saved : with_defaults(saved)), "there");
+      difference(without_places(settings()),
+                 without_places(saved.empty() ? saved : with_defaults(saved)), "there");
   if (!text.empty()) {
     throw UsageError("the checkpoint is of a run with other settings:" + text +
-                     "\nHINT: " + hint_to_go_on(config_));
+                     "\nHINT: " + hint_to_go_on(config_, batches_.global, saved));
   }
   learner_.load(checkpoint);
   position_ = position_from(checkpoint.metrics, learner_.lr());

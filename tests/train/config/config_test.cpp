@@ -10,9 +10,9 @@
 namespace lockstep::train {
 namespace {
 
-using testing::HasSubstr;
-using testing::Not;
-using testing::ThrowsMessage;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::ThrowsMessage;
 
 TEST(TrainConfig, TomlHasEachOptionThatIsNotEmpty) {
   const auto toml = to_toml({.data = "photos", .decay_milestones = {3, 6}, .model_ema = true});
@@ -40,6 +40,9 @@ TEST(TrainConfig, TheSameDataMayLieElsewhere) {
   const auto there = settings_of({.data = "/there/photos"});
   EXPECT_NE(here, there);
   EXPECT_EQ(difference(without_path_of_data(here), without_path_of_data(there), "there"), "");
+  const auto cached = settings_of({.data = "elsewhere", .cache = "ram"});
+  EXPECT_NE(difference(without_path_of_data(cached), without_path_of_data(there), "there"), "");
+  EXPECT_EQ(difference(without_places(cached), without_places(there), "there"), "");
 }
 
 TEST(TrainConfig, WhatAnOlderProgramDidNotSaveIsTheDefault) {
