@@ -5,8 +5,8 @@
 // It stops after BATCHES batches of an epoch and writes where it is; the next run goes on from
 // there, with as many ranks as you like. FOLDER has a folder of image files for each class; without
 // it images are made up.
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <optional>
@@ -46,6 +46,24 @@ std::optional<data::SamplerPosition> read_position(const std::string& path) {
   return position;
 }
 
+void write_position(const std::string& path, const data::SamplerPosition& position) {
+  std::ofstream file(path);
+  file << position.seed << ' ' << position.epoch << ' ' << position.consumed << std::flush;
+  if (!file) {
+    throw lockstep::IoError("'" + path + "' cannot be written, so the next run would not go on");
+  }
+}
+
+std::int64_t number_of_batches(const std::string& text) {
+  std::int64_t value = 0;
+  const auto* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || rest != end || value < 1) {
+    throw lockstep::UsageError("BATCHES is '" + text + "', expected a whole number from 1");
+  }
+  return value;
+}
+
 // Behind the last sample of an epoch: the start of the next one.
 data::SamplerPosition next_start(data::SamplerPosition position, std::int64_t size) {
   if (position.consumed >= size) {
@@ -59,7 +77,7 @@ int main(int argc, char** argv) try {
   if (argc < 2) {
     throw lockstep::UsageError("expected POSITION_FILE [BATCHES [FOLDER]]");
   }
-  const std::int64_t most_batches = argc > 2 ? std::atoll(argv[2]) : 1'000'000;
+  const std::int64_t most_batches = argc > 2 ? number_of_batches(argv[2]) : 1'000'000;
   auto world = lockstep::init_process_group();
   const auto files = argc > 3 ? open_folder(argv[3]) : nullptr;
   std::shared_ptr<const data::Dataset> images = files;
@@ -85,8 +103,7 @@ int main(int argc, char** argv) try {
   const auto position = loader.state_dict();
   world.barrier();  // All have read the old position, and are here.
   if (world.rank() == 0) {
-    const auto next = next_start(position, images->size());
-    std::ofstream(argv[1]) << next.seed << ' ' << next.epoch << ' ' << next.consumed;
+    write_position(argv[1], next_start(position, images->size()));
   }
   std::printf("rank %d of %d: %d batches, mean brightness %.4f; %d of %d images of epoch %d\n",
               world.rank(), world.size(), static_cast<int>(batches),

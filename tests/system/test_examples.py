@@ -100,6 +100,14 @@ def test_loading_goes_on_with_other_ranks_where_it_was_left(launcher, tmp_path):
     assert done.returncode != 0 and "is damaged, expected seed, epoch" in done.stdout + done.stderr
 
 
+def test_loading_says_what_is_wrong(launcher, tmp_path):
+    program = BIN / "examples" / "load_data"
+    for arguments, text in (([tmp_path / "position", "many"], "BATCHES is 'many'"), ([tmp_path / "position", "0"], "BATCHES is '0'"),
+                            ([tmp_path / "none/position", "2"], "none/position' cannot be written")):
+        done = subprocess.run([program, *arguments], env=launcher.environment(), capture_output=True, text=True, timeout=60)
+        assert done.returncode == 1 and text in done.stderr
+
+
 def test_loading_a_folder_keeps_its_images_in_memory(launcher, tmp_path):
     for i in range(60):
         (tmp_path / f"images/class{i % 3}").mkdir(parents=True, exist_ok=True)
