@@ -170,7 +170,10 @@ void Group::State::connect(Deadline deadline) {
     if (type == c10d::ProcessGroup::CUSTOM) {
       if (!custom.empty() && custom != backend_name) {
         // c10d keeps one backend per type and would silently take the first for both.
-        throw UsageError("backend '" + job->backends + "': at most one of them may be of your own");
+        throw UsageError("backend '" + job->backends + "': c10d has one place for '" + custom +
+                         "' and '" + backend_name + "'; expected one of them for both, such as " +
+                         "'cpu:" + backend_name + ",cuda:" + backend_name +
+                         "', or gloo or nccl beside one");
       }
       custom = backend_name;
     }
