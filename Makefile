@@ -1,5 +1,5 @@
 # The commands of the project; each is a script that says what it does. `make help` lists them.
-.PHONY: help setup setup-check build train test check conformance soak bench lint format clean
+.PHONY: help setup setup-test setup-check build train test check conformance soak bench lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +17,9 @@ help:
 setup:
 	@scripts/setup.sh
 
+setup-test:
+	@scripts/setup.sh test
+
 setup-check:
 	@scripts/setup.sh check
 
@@ -27,7 +30,7 @@ train: setup
 	@scripts/build.sh release programs
 	build/bin/lockstep train --nproc 2 --epochs 5 --lr 0.05
 
-test: setup
+test: setup-test
 	@scripts/test.sh
 
 check: setup-check

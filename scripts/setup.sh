@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs what is missing to build and test lockstep; a second run installs nothing.
 #
-#   scripts/setup.sh          what `make build` and `make test` need
-#   scripts/setup.sh check    also clang, clang-tidy, clang-format and libFuzzer
+#   scripts/setup.sh          what `make build` and `make train` need
+#   scripts/setup.sh test     also clang, for the build with AddressSanitizer
+#   scripts/setup.sh check    also clang-tidy, clang-format and libFuzzer
 #
 # Debian packages by name (as root or with sudo), torch and pytest into .venv. With LIBTORCH_ROOT or
 # LOCKSTEP_PYTHON set, that one is used and no .venv is made. LOCKSTEP_SETUP=off installs nothing.
@@ -10,7 +11,8 @@ source "$(dirname "$0")/common.sh"
 
 packages=(g++ make cmake ninja-build ccache mold libgtest-dev libgmock-dev libcli11-dev
   nlohmann-json3-dev zlib1g-dev libjpeg-dev libpng-dev python3-dev iproute2 openmpi-bin libopenmpi-dev)
-check_packages=(clang-19 clang-format-19 libclang-rt-19-dev libfuzzer-19-dev)
+test_packages=(clang-19 libclang-rt-19-dev)
+check_packages=("${test_packages[@]}" clang-format-19 libfuzzer-19-dev)
 
 missing_packages() {
   local package
@@ -42,12 +44,12 @@ install_packages() {
     die "apt-get could not install: ${missing[*]}; see its message above"
 }
 
-# What `make train` trains on. It can do without: it makes images by itself then.
-install_data() {
-  local missing
-  missing=$(missing_packages dataset-fashion-mnist)
-  if [[ -n $missing ]]; then
-    (install_packages dataset-fashion-mnist) || say "going on without the data set Fashion-MNIST"
+# install_if_possible MEANING PACKAGE...: goes on without them where there are none, and says what that means.
+install_if_possible() {
+  local meaning=$1
+  shift
+  if [[ -n $(missing_packages "$@") ]]; then
+    (install_packages "$@") || say "going on without $*: $meaning"
   fi
 }
 
@@ -115,7 +117,10 @@ main() {
   [[ ${1:-} == check ]] && wanted+=("${check_packages[@]}")
   install_packages "${wanted[@]}"
   [[ ${1:-} == check ]] && install_clang_tidy
-  install_data
+  install_if_possible "images are made for make train" dataset-fashion-mnist
+  if [[ ${1:-} == test ]]; then
+    install_if_possible "g++ makes the build with AddressSanitizer, in twice the time" "${test_packages[@]}"
+  fi
   if [[ -n ${LOCKSTEP_PYTHON:-} || -n ${LIBTORCH_ROOT:-} ]]; then
     say "using ${LOCKSTEP_PYTHON:-LibTorch at $LIBTORCH_ROOT}; no .venv"
   else
