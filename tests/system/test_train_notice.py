@@ -1,6 +1,7 @@
 """A signal while a run starts, and the time that ranks have to save after one."""
 
-import errno
+import contextlib
+import fcntl
 import os
 import pathlib
 import re
@@ -39,14 +40,18 @@ def test_ranks_have_the_time_to_save_that_was_asked_for(tmp_path, data):
     assert "did not end within 1 s: killed" in err
 
 
-def wait_for_reader(pipe, job):
-    """Until the job opens this named pipe; returns the end to write to."""
-    while True:
-        try:
-            return os.fdopen(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK), "w")
-        except OSError as error:  # Nobody reads yet.
-            assert error.errno == errno.ENXIO and job.poll() is None, (error, job.communicate())
-        time.sleep(0.002)
+@contextlib.contextmanager
+def held_back(file):
+    """Whoever opens this file waits in open() until the block ends, by a lease of the kernel (fcntl, F_SETLEASE).
+    Gives a function that says whether somebody waits."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # What the kernel sends to the holder then.
+    holder = os.open(file, os.O_RDWR)
+    try:
+        fcntl.fcntl(holder, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield lambda: fcntl.fcntl(holder, fcntl.F_GETLEASE) != fcntl.F_WRLCK
+    finally:
+        os.close(holder)
+        signal.signal(signal.SIGIO, before)
 
 
 def is_pending(pid, number):
@@ -57,16 +62,17 @@ def is_pending(pid, number):
 
 @pytest.mark.parametrize("flags", [[], ["--nproc", 1, "--max-restarts", 3]], ids=["alone", "with a launcher"])
 def test_a_notice_that_comes_before_the_data_is_read_stops_in_order(tmp_path, flags):
-    """The data is a pipe, so that the test decides how long the start takes."""
-    rows = "".join(f"{i % 17},{i % 5},{int(i % 17 > 8)}\n" for i in range(200))
-    os.mkfifo(tmp_path / "points.csv")
-    job = start(tmp_path, "points.csv", "--batch-size", 20, "--epochs", 1000, *flags)
-    with wait_for_reader(tmp_path / "points.csv", job) as pipe:
+    """Reading the data takes as long as the test wants."""
+    table = tmp_path / "points.csv"
+    table.write_text("".join(f"{i % 17},{i % 5},{int(i % 17 > 8)}\n" for i in range(200)))
+    with held_back(table) as is_wanted:
+        job = start(tmp_path, table.name, "--batch-size", 20, "--epochs", 1000, *flags)
+        wait_for(lambda: job.poll() is not None or is_wanted(), what="a rank that opens its data")
+        assert job.poll() is None, job.communicate()
         job.send_signal(signal.SIGUSR1)
         rank = ranks(tmp_path).get(0, job.pid)
         wait_for(lambda: job.poll() is not None or is_pending(rank, signal.SIGUSR1), what="a notice that waits")
         assert job.poll() is None, job.communicate()
-        pipe.write(rows)
     out, err = job.communicate(timeout=60)
     assert job.returncode == 75, err
     assert "stopped by SIGUSR1 in epoch 1, step 0" in out and "restarting" not in err
