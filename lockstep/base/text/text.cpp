@@ -47,6 +47,11 @@ bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
 }
 
+std::string counted(std::int64_t count, std::string_view name) {
+  const auto* const ending = count == 1 ? "" : name.ends_with('s') ? "es" : "s";
+  return std::to_string(count) + " " + std::string(name) + ending;
+}
+
 std::string join_numbers(const std::vector<int>& numbers) {
   std::vector<std::string> parts;
   parts.reserve(numbers.size());

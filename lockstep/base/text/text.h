@@ -21,6 +21,9 @@ std::string_view trim(std::string_view text);
 
 bool contains(std::string_view text, std::string_view part);
 
+// "1 rank", "2 ranks", "3 classes": the name is that of one.
+std::string counted(std::int64_t count, std::string_view name);
+
 // "0, 1, 5" for messages that list ranks.
 std::string join_numbers(const std::vector<int>& numbers);
 

@@ -209,8 +209,9 @@ ImageFolderIndex index_image_folder(const std::string& root, const ImageFolderOp
 
 std::string ImageFolderIndex::summary() const {
   const auto [fewest, most] = std::ranges::minmax_element(class_counts);
-  std::string text = "'" + root + "': " + std::to_string(images.size()) + " images in " +
-                     std::to_string(classes.size()) + " classes";
+  std::string text = "'" + root +
+                     "': " + counted(static_cast<std::int64_t>(images.size()), "image") + " in " +
+                     counted(static_cast<std::int64_t>(classes.size()), "class");
   if (!class_counts.empty()) {
     text += ", " + std::to_string(*fewest) + " to " + std::to_string(*most) + " in a class";
   }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/text.h"
 
 namespace lockstep::data {
 
@@ -23,9 +24,9 @@ std::int64_t batch_size_per_rank(const GlobalBatch& batch) {
     const std::int64_t below = batch.size - rest;
     const std::int64_t nearest = below > 0 && rest <= parts - rest ? below : below + parts;
     throw UsageError("global batch: " + std::to_string(batch.size) + " samples on " +
-                     std::to_string(batch.world_size) + " ranks with " +
-                     std::to_string(batch.accumulation) +
-                     " accumulation steps, expected a multiple of " + std::to_string(parts) +
+                     counted(batch.world_size, "rank") + " with " +
+                     counted(batch.accumulation, "accumulation step") +
+                     ", expected a multiple of " + std::to_string(parts) +
                      "; the nearest that fits is " + std::to_string(nearest));
   }
   return batch.size / parts;

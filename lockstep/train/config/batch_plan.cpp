@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/data/samplers/global_batch.h"
 #include "lockstep/train/optim/lr_scheduler.h"
 
@@ -26,9 +27,8 @@ BatchPlan plan_batches(const TrainConfig& config, std::int64_t samples, std::int
       throw UsageError("--batch-size is " + std::to_string(config.batch_size) +
                        ", but --global-batch-size " + std::to_string(config.global_batch_size) +
                        " is " + std::to_string(plan.per_rank) + " for each of " +
-                       std::to_string(world_size) + " ranks and " +
-                       std::to_string(plan.accumulation) +
-                       " passes; expected one of them, or that they agree; HINT: leave "
+                       counted(world_size, "rank") + " and " + counted(plan.accumulation, "pass") +
+                       "; expected one of them, or that they agree; HINT: leave "
                        "--batch-size out");
     }
   }
@@ -43,10 +43,9 @@ BatchPlan plan_batches(const TrainConfig& config, std::int64_t samples, std::int
             ? "fewer ranks or a smaller --grad-accum"
             : (is_global ? "--global-batch-size " : "--batch-size ") + std::to_string(fitting);
     throw UsageError("the batch of a step is " + std::to_string(plan.global) + " samples (" +
-                     std::to_string(plan.per_rank) + " x " + std::to_string(world_size) +
-                     " ranks x " + std::to_string(plan.accumulation) +
-                     " passes), but there are only " + std::to_string(samples) +
-                     " training samples; HINT: " + hint);
+                     std::to_string(plan.per_rank) + " x " + counted(world_size, "rank") + " x " +
+                     counted(plan.accumulation, "pass") + "), but there are only " +
+                     counted(samples, "training sample") + "; HINT: " + hint);
   }
   if (config.fast_dev_run > 0) {
     plan.steps_per_epoch = std::min(plan.steps_per_epoch, config.fast_dev_run);

@@ -115,7 +115,7 @@ void require_sensible_batches(const TrainConfig& config) {
   require_between("--global-batch-size", count(config.global_batch_size), 0, kMost);
   require_between("--validation-batch-size", count(config.validation_batch_size), 0, kMost);
   require_between("--grad-accum", count(config.grad_accum), 1, kMost);
-  require_between("--input-size", count(config.input_size), 1, 1 << 16);
+  require_between("--input-size", count(config.input_size), 1, 1 << 14);
   require_between("--workers", config.workers, -1, 1024);
   require_at_least("--epochs", config.epochs, 1);
   require_at_least("--log-interval", count(config.log_interval), 1);

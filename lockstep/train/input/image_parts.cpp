@@ -34,8 +34,9 @@ void require_classes_of(const data::ImageFolderIndex& train, const data::ImageFo
     }
   }
   if (train.classes.size() != other.classes.size()) {
-    throw IoError("'" + train.root + "' has " + std::to_string(train.classes.size()) +
-                  " classes and '" + other.root + "' has " + std::to_string(other.classes.size()) +
+    throw IoError("'" + train.root + "' has " +
+                  counted(static_cast<std::int64_t>(train.classes.size()), "class") + " and '" +
+                  other.root + "' has " + std::to_string(other.classes.size()) +
                   ", expected the same folders in both");
   }
 }
@@ -158,10 +159,9 @@ std::string describe_data(const DataSource& source) {
   const std::string parts = source.test ? ", " + number(source.validation) + " validation and " +
                                               number(source.test) + " test "
                                         : " and " + number(source.validation) + " validation ";
-  std::vector<std::string> lines{number(source.train) + " training" + parts +
-                                 (source.is_table() ? "rows" : "images") + " in " +
-                                 std::to_string(source.num_classes) + " classes from " +
-                                 source.description + source.note};
+  std::vector<std::string> lines{
+      number(source.train) + " training" + parts + (source.is_table() ? "rows" : "images") +
+      " in " + counted(source.num_classes, "class") + " from " + source.description + source.note};
   std::set<std::string> roots;
   for (const auto& part : source.folders) {
     if (roots.insert(part.images->index().root).second) {  // Two parts may be of one folder.

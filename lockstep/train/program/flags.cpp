@@ -275,7 +275,12 @@ CommandLine parse_command_line(int argc, const char* const* argv,
   if (!app.remaining().empty()) {
     refuse_extras(app);
   }
-  if (app.get_option("--data-dir")->count() > 0 && line.train.data.empty()) {
+  const auto* const data = app.get_option("--data-dir");
+  if (const auto& given = data->results(); given.size() > 1 && given.front() != given.back()) {
+    throw UsageError("the data is '" + given.front() + "' and '" + given.back() +
+                     "', expected one of them; HINT: leave DATA out, or --data-dir");
+  }
+  if (data->count() > 0 && line.train.data.empty()) {
     throw UsageError(
         "the data is '', expected a name or a path; HINT: leave it out for fashion-mnist");
   }

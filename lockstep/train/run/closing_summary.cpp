@@ -91,11 +91,10 @@ std::string closing_text(const ClosingSummary& s) {
   add("accuracy", accuracy(s));
   add("best", best_accuracy(s));
   add("test", test_accuracy(s));
-  add("time",
-      list({seconds_text(s.wall_seconds) + (s.time_note.empty() ? "" : " " + s.time_note),
-            s.samples_per_second ? short_number(*s.samples_per_second) + " " + s.unit + "/s on " +
-                                       std::to_string(s.ranks) + (s.ranks == 1 ? " rank" : " ranks")
-                                 : ""}));
+  add("time", list({seconds_text(s.wall_seconds) + (s.time_note.empty() ? "" : " " + s.time_note),
+                    s.samples_per_second ? short_number(*s.samples_per_second) + " " + s.unit +
+                                               "/s on " + counted(s.ranks, "rank")
+                                         : ""}));
   add("spent on", where_the_time_went(s));
   add("GPU", s.gpu ? mean_gpu(*s.gpu) : "");
   if (s.restarts > 0) {

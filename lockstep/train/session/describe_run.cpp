@@ -31,11 +31,7 @@ std::string as_ranges(const std::vector<int>& numbers) {
   return join(parts, ", ");
 }
 
-std::string counted_as(std::int64_t count, const char* name) {
-  return std::to_string(count) + " " + name + (count == 1 ? "" : "s");
-}
-
-std::string counted(const char* name, const std::vector<int>& numbers) {
+std::string listed(const char* name, const std::vector<int>& numbers) {
   return std::string(name) + (numbers.size() == 1 ? " " : "s ") + as_ranges(numbers);
 }
 
@@ -77,8 +73,8 @@ std::string describe_places(const std::vector<Place>& places) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < std::min(names.size(), kMostHosts); ++i) {
     const auto& host = hosts[names[i]];
-    lines.push_back(names[i] + ": " + counted("rank", host.ranks) + " on " +
-                    (host.gpus.empty() ? "the CPU" : counted("GPU", host.gpus)));
+    lines.push_back(names[i] + ": " + listed("rank", host.ranks) + " on " +
+                    (host.gpus.empty() ? "the CPU" : listed("GPU", host.gpus)));
   }
   if (names.size() > kMostHosts) {
     lines.push_back("and " + std::to_string(names.size() - kMostHosts) + " more hosts");
@@ -121,13 +117,13 @@ std::string describe_run(const RunPlan& plan, const Group& world) {
   const int ranks = ranks_to_train(config, world.size());
   const std::string dry_run = ranks == world.size()
                                   ? ""
-                                  : "dry run: " + number(ranks) +
-                                        " ranks would be started; this is one that looks for all\n";
+                                  : "dry run: " + counted(ranks, "rank") +
+                                        " would be started; this is one that looks for all\n";
   return world.description() + "\n" + describe_places(places_of(world)) + "\n" + dry_run +
          describe_data(source) + "\n" + config.model + " with " + number(parameters) +
-         " parameters; " + counted_as(config.epochs, "epoch") + " of " +
-         counted_as(batches.steps_per_epoch, "step") + " of " + number(batches.global) + " (" +
-         number(batches.per_rank) + " x " + counted_as(ranks, "rank") +
+         " parameters; " + counted(config.epochs, "epoch") + " of " +
+         counted(batches.steps_per_epoch, "step") + " of " + number(batches.global) + " (" +
+         number(batches.per_rank) + " x " + counted(ranks, "rank") +
          (batches.accumulation > 1 ? " x " + number(batches.accumulation) + " passes" : "") + ")" +
          (ema.empty() ? "" : "\n" + ema) + (gpu.empty() ? "" : "\n" + gpu);
 }

@@ -40,6 +40,12 @@ TEST(Trim, TakesSpaceFromBothEndsOnly) {
   EXPECT_EQ(trim(""), "");
 }
 
+TEST(Counted, NamesOneAndMany) {
+  EXPECT_EQ(counted(1, "rank"), "1 rank");
+  EXPECT_EQ(counted(0, "rank"), "0 ranks");
+  EXPECT_EQ(counted(2, "class"), "2 classes");
+}
+
 TEST(JoinNumbers, ListsRanks) {
   EXPECT_EQ(join_numbers({0, 1, 5}), "0, 1, 5");
   EXPECT_EQ(join_numbers({}), "");

@@ -71,6 +71,13 @@ TEST(OpenData, APipeIsRefusedInsteadOfWaitedFor) {
   }
 }
 
+TEST(OpenData, OneImageIsNoTable) {
+  const toys::Folder folder;
+  std::ofstream(folder.path + "/cat.JPG") << "0";
+  EXPECT_THAT([&] { open_data({.data = folder.path + "/cat.JPG"}); },
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("is one image")));
+}
+
 TEST(OpenData, AFolderThatMayNotBeReadIsNamed) {
   const toys::Folder folder;
   std::filesystem::create_directories(folder.path + "/closed");

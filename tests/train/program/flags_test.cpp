@@ -116,6 +116,12 @@ TEST(TrainFlags, EmptyDataAreRefused) {
   EXPECT_EQ(parse({}).train.data, "");
 }
 
+TEST(TrainFlags, DataThatAreGivenTwiceAreRefused) {
+  EXPECT_THAT([] { parse({"photos", "--data-dir", "other"}); },
+              ThrowsMessage<UsageError>(HasSubstr("the data is 'photos' and 'other'")));
+  EXPECT_EQ(parse({"photos", "--data-dir", "photos"}).train.data, "photos");
+}
+
 TEST(TrainFlags, OfTwoConfigFilesTheLastIsRead) {
   const toys::Folder folder;
   const auto first = folder.path + "/a.toml";
