@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make check`: what takes too long for `make test`: clang, clang-tidy, the Python package from nothing, and
-# AddressSanitizer with UndefinedBehaviorSanitizer over the parts that use torch.
+# `make check`: what takes too long for `make test`: clang, benchmarks beside their peers, clang-tidy, the Python
+# package from nothing, and AddressSanitizer with UndefinedBehaviorSanitizer over the parts that use torch.
 source "$(dirname "$0")/common.sh"
 
 # LibTorch keeps some memory for the life of the process, so leaks are looked for in the torch-free
@@ -24,6 +24,8 @@ phase() { in_phase "$@" || failed+=("$1"); }
 
 phase "build (clang)" build clang
 phase "unit tests (clang)" ctest --test-dir build/clang -L unit -j "$(nproc)" --no-tests=error \
+  --output-on-failure
+phase "benchmarks beside their peers" ctest --test-dir build/clang -L bench -j "$(nproc)" --no-tests=error \
   --output-on-failure
 phase "lint" scripts/lint.sh
 phase "pip install ./python" install_package

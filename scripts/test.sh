@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make test`: builds three ways and runs every test, the quick ones first.
+# `make test`: builds three ways and runs every test but benchmarks beside their peers, the quick ones first.
 #
 # A failing phase does not stop the next one; the last line and the exit code say how all of it went.
 source "$(dirname "$0")/common.sh"
@@ -39,7 +39,7 @@ tests_twice_in() {
 # clang compiles code with sanitizers in half of g++'s time. Not for ThreadSanitizer: clang's does not look at
 # accesses of 32 bytes, which sums in shared memory consist of. A tree that was configured keeps its compiler.
 build_asan() (
-  if [[ -z ${CXX:-} ]] && command -v clang-19 clang++-19 >/dev/null; then
+  if [[ -z ${CXX:-} ]] && clang++-19 -fsanitize=address,undefined -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null; then
     export CC=clang-19 CXX=clang++-19
   fi
   build asan

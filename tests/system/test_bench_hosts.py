@@ -59,10 +59,3 @@ def test_nothing_is_left_when_it_is_ended():
     assert bench.wait(30) == 143
     assert namespaces() == before
     wait_for(lambda: not [pid for pid in pids if os.path.exists(f"/proc/{pid}")], what="the end of its processes")
-
-
-@pytest.mark.parametrize("arguments", [["--rounds", "0"], ["--hosts", "1"], ["--hosts", "0"], ["--allreduce", "--bytes", "3"], ["--model", "vgg"], ["--what"]])
-def test_flags_that_are_none_are_named(arguments):
-    done = subprocess.run([f"{BIN}/lockstep", "bench", "hosts", *arguments], capture_output=True, text=True, timeout=20)
-    assert done.returncode == 2
-    assert "lockstep bench hosts: error:" in done.stderr

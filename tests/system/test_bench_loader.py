@@ -78,20 +78,6 @@ def test_short_turns_are_repeated():
     assert all(side["samples"] == 60000 for side in row["sides"] if side["side"] == "ours")
 
 
-def test_without_python_ours_runs_alone():
-    done = bench("--rows", "memory", "--rounds", 1, "--python", "", "--shortest-turn", 0)
-    assert (done.returncode, done.stderr) == (0, "")
-    row = next(line for line in done.stdout.splitlines() if line.startswith("60,000")).split()
-    assert row.count("-") == 4
-    assert "PyTorch took no part in some rows: there is no Python that has torch" in done.stdout
-
-
-def test_a_folder_without_classes_is_named():
-    done = bench("--rows", "decode", "--rounds", 1, "--data", "/proc/self/fdinfo")
-    assert done.returncode == 1
-    assert "fdinfo" in done.stderr
-
-
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     """A data set as people have it: JPEGs of several sizes and kinds, in other numbers than --photos makes."""
@@ -126,9 +112,3 @@ def test_the_table_tells_small_ratios_to_a_hundredth(photos):
     row = next(line for line in done.stdout.splitlines() if line.startswith("decode JPEG")).split()
     ratios = [text for text in row if text.endswith("x")]
     assert len(ratios) == 2 and all(re.fullmatch(r"\d\.\d\dx|\d\d\.\dx", text) for text in ratios), row
-
-
-def test_help_needs_no_torch():
-    done = bench("--help")
-    assert done.returncode == 0
-    assert "--data" in done.stdout and "'best' is the fastest of PyTorch's" in done.stdout

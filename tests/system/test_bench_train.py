@@ -66,17 +66,3 @@ def test_checking_gradients_is_measured_beside_ignoring_them(data):
     assert shown.returncode == 0, shown.stderr
     line = next(line for line in shown.stdout.splitlines() if line.startswith("gradients checked"))
     assert [float(number) > 0 for number in line.split()[2:4]] == [True, True]
-
-
-def test_wrong_flags_are_named(tmp_path):
-    for arguments, message in ((["--rows", "photos"], "there is no row 'photos'"), (["--rounds", 0], "not at least 1")):
-        done = bench(*arguments)
-        assert done.returncode == 2 and message in done.stderr
-    done = bench("--rows", "restart", "--data", tmp_path)
-    assert done.returncode == 1 and "has no train-images-idx3-ubyte" in done.stderr
-
-
-def test_help_names_the_rows():
-    done = bench("--help")
-    assert done.returncode == 0
-    assert all(name in done.stdout for name in ("fashion-mnist", "folder", "resnet18", "restart", "nodes", "nonfinite", "--rounds"))
