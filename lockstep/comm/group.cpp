@@ -171,9 +171,8 @@ void Group::State::connect(Deadline deadline) {
       if (!custom.empty() && custom != backend_name) {
         // c10d keeps one backend per type and would silently take the first for both.
         throw UsageError("backend '" + job->backends + "': c10d has one place for '" + custom +
-                         "' and '" + backend_name + "'; expected one of them for both, such as " +
-                         "'cpu:" + backend_name + ",cuda:" + backend_name +
-                         "', or gloo or nccl beside one");
+                         "' and '" + backend_name +
+                         "'; expected one of them for both devices, or gloo or nccl beside one");
       }
       custom = backend_name;
     }

@@ -174,12 +174,13 @@ def test_a_cache_changes_no_number_and_is_told(jpegs, plain):
 
 def test_a_run_with_a_cache_goes_on_without_it(tmp_path):
     write_photos(tmp_path / "photos", train=100, val=10)
-    flags = [*SMALL, "--epochs", 4, "--global-batch-size", 10, "--log-interval", 1]
+    flags = [*SMALL, "--epochs", 40, "--global-batch-size", 10]
     train(tmp_path, *flags, "--output", "whole")
     job = start(tmp_path, *flags, "--cache", "ram")
     wait_for_steps(tmp_path / "runs/photos-mlp", 12, job)
     job.send_signal(signal.SIGINT)
-    job.communicate(timeout=60)
+    err = job.communicate(timeout=60)[1]
+    assert job.returncode == 130, err
     assert "resumed from" in train(tmp_path, *flags).stdout
     assert losses(tmp_path / "runs/photos-mlp") == losses(tmp_path / "whole/photos-mlp")
 

@@ -1,4 +1,5 @@
-// Everything a training run can be told, with its defaults: what `lockstep train` has flags for.
+// Everything a training run can be told, with its defaults: what `lockstep train` has flags for,
+// and what the program itself adds.
 #pragma once
 
 #include <cstdint>
@@ -99,8 +100,9 @@ Settings with_defaults(Settings saved);
 // elsewhere on another machine, or later.
 Settings without_path_of_data(Settings settings);
 
-// What a run that goes on must keep: without the path of the data, and without --cache, which
-// changes no number and may not fit into another machine.
+// What a run that goes on must keep: without the path of the data, and without --cache, which may
+// not fit into another machine. A cache changes no number, but for which damaged files are
+// replaced.
 Settings without_places(Settings settings);
 
 // "--lr is 0.1 here and 0.2 there", a line for each that differs; empty if none does.

@@ -145,8 +145,7 @@ void require_class_folders(const std::string& root) {
   if (contents.folders.empty()) {
     throw UsageError(
         "'" + root + "' has " +
-        (contents.files == 0 ? "nothing"
-                             : std::to_string(contents.files) + " files and no folder") +
+        (contents.files == 0 ? "nothing" : counted(contents.files, "file") + " and no folder") +
         " in it, expected a folder of images for each class, or files of idx or CIFAR; HINT: " +
         example("cat/1.jpg") + ", " + example("dog/2.jpg"));
   }

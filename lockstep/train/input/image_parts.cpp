@@ -184,23 +184,21 @@ void require_few_bad_files(const Group& group, const DataSource& source) {
 
 ImageNews image_news(const Group& group, const DataSource& source) {
   std::map<std::string, data::BadFiles> bad;
-  std::set<std::string> train_roots;
+  std::set<std::string> with_replaced;  // Folders of which a part that trains met bad files.
   std::set<std::string> caches;
   std::vector<std::string> not_scored;
   for (const auto& part : source.folders) {
     auto& all = bad[part.images->index().root];
-    if (!part.is_scored) {
-      train_roots.insert(part.images->index().root);
-    }
     data::BadFiles of_part;
     for (const auto& packed : group.all_gather_bytes(part.images->bad_files().packed())) {
       all.merge(packed);
       of_part.merge(packed);
     }
-    if (part.is_scored && of_part.count() > 0) {
+    if (of_part.count() > 0 && !part.is_scored) {
+      with_replaced.insert(part.images->index().root);
+    } else if (of_part.count() > 0) {
       not_scored.push_back("scores of the " + part.name + " part are without " +
-                           std::to_string(of_part.count()) +
-                           (of_part.count() == 1 ? " file" : " files"));
+                           counted(of_part.count(), "file"));
     }
     caches.insert(part.images->cache_summary());
   }
@@ -210,7 +208,7 @@ ImageNews image_news(const Group& group, const DataSource& source) {
     if (files.count() > 0) {
       const auto listed = files.listed();
       news.bad_file_list.insert(news.bad_file_list.end(), listed.begin(), listed.end());
-      const auto summary = train_roots.contains(root)
+      const auto summary = with_replaced.contains(root)
                                ? files.summary()
                                : files.summary(" in '" + printable_name(root) + "'");
       const auto lines = lockstep::split(summary, '\n');

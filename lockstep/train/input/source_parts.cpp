@@ -5,6 +5,7 @@
 
 #include "lockstep/base/crc32c/crc32c.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/data/datasets/combined_datasets.h"
 #include "lockstep/data/samplers/random_samplers.h"
 
@@ -24,8 +25,8 @@ std::string name_of(const std::string& path) {
 SplitIndices split_by_seed(const std::shared_ptr<const data::Dataset>& all,
                            const TrainConfig& config) {
   if (all->size() < 2) {
-    throw UsageError("'" + config.data + "' has " + std::to_string(all->size()) +
-                     " samples, expected some to train on and some to validate with; HINT: give " +
+    throw UsageError("'" + config.data + "' has " + counted(all->size(), "sample") +
+                     ", expected some to train on and some to validate with; HINT: give " +
                      "at least 2");
   }
   const auto generator = data::seeded_generator(config.seed);

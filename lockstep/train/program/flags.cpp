@@ -1,6 +1,7 @@
 #include "lockstep/train/program/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
 #include <limits>
@@ -185,6 +186,25 @@ void require_sound_files(const CLI::App& app, const std::string& what) {
   throw UsageError(error.what());
 }
 
+// Of several --data-dir the last counts, as of every flag; DATA beside another one is a slip.
+void require_one_data(const CLI::Option& option, int argc, const char* const* argv) {
+  const auto& given = option.results();
+  const auto is_flag = [](const std::string& word) {
+    return word.starts_with("--data-dir") || word.starts_with("--data-path");
+  };
+  const auto flags = std::count_if(argv + 1, argv + argc, is_flag);
+  const bool has_positional = static_cast<std::ptrdiff_t>(given.size()) > flags;
+  const auto other = std::ranges::find_if(given, [&](const auto& one) { return one != given[0]; });
+  if (has_positional && other != given.end()) {
+    throw UsageError("the data is '" + given.front() + "' and '" + *other +
+                     "', expected one of them; HINT: leave DATA out, or --data-dir");
+  }
+  if (!given.empty() && given.back().empty()) {
+    throw UsageError(
+        "the data is '', expected a name or a path; HINT: leave it out for fashion-mnist");
+  }
+}
+
 // CLI11 would take the next word, a flag perhaps, for the value.
 void require_values(int argc, const char* const* argv) {
   for (int i = 1; i < argc; ++i) {
@@ -275,15 +295,7 @@ CommandLine parse_command_line(int argc, const char* const* argv,
   if (!app.remaining().empty()) {
     refuse_extras(app);
   }
-  const auto* const data = app.get_option("--data-dir");
-  if (const auto& given = data->results(); given.size() > 1 && given.front() != given.back()) {
-    throw UsageError("the data is '" + given.front() + "' and '" + given.back() +
-                     "', expected one of them; HINT: leave DATA out, or --data-dir");
-  }
-  if (data->count() > 0 && line.train.data.empty()) {
-    throw UsageError(
-        "the data is '', expected a name or a path; HINT: leave it out for fashion-mnist");
-  }
+  require_one_data(*app.get_option("--data-dir"), argc, argv);
   settle_batch_size(line.train, argc, argv);
   if (const auto files = config_files(app); !files.empty()) {
     line.config_file = files.back();

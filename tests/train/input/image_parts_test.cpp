@@ -118,7 +118,7 @@ TEST(DescribeData, HasAllPartsAndWhatWasSkipped) {
   EXPECT_EQ(describe_data(source),
             "5 training, 3 validation and 1 test rows in 3 classes from 'somewhere'\n'" +
                 folder.path +
-                "': 1 images in 1 classes, 1 to 1 in a class\n"
+                "': 1 image in 1 class, 1 to 1 in a class\n"
                 "skipped 1: the name does not end like an image's (a/notes.txt)");
 }
 
@@ -221,9 +221,35 @@ TEST(ImageNewsOfRanks, NamesThePartsWhoseScoresLackFiles) {
                     {"test", read("test")}};
   const auto news = image_news(init_process_group(), source);
   EXPECT_EQ(news.bad_files, 4);
+  EXPECT_THAT(news.lines,
+              ::testing::Contains("1 file cannot be read; other samples take their places"));
+  EXPECT_THAT(news.lines,
+              ::testing::Contains("2 files cannot be read in '" + folder.path + "/val'"));
   EXPECT_THAT(news.lines, ::testing::Contains("scores of the validation part are without 2 files"));
   EXPECT_THAT(news.lines, ::testing::Contains("scores of the test part are without 1 file"));
   EXPECT_THAT(news.lines, ::testing::Not(::testing::Contains(HasSubstr("of the training part"))));
+}
+
+// Both parts of a folder that is split by the seed have its root.
+TEST(ImageNewsOfRanks, PromisesReplacementsOnlyWhereThePartThatTrainsMetABadFile) {
+  const toys::Folder folder;
+  write_bytes(folder.path + "/a/0.ppm", "");
+  write_bytes(folder.path + "/a/1.ppm", ppm());
+  const auto index = data::index_image_folder(folder.path);
+  const auto read = [&](std::int64_t i) {
+    auto images = std::make_shared<data::ImageFolder>(index, data::ImageReading{.max_bad = -1});
+    (void)images->get(i);
+    return images;
+  };
+  for (const std::int64_t trained : {0, 1}) {
+    DataSource source = toys::table();
+    source.folders = {{.name = "training", .images = read(trained), .is_scored = false},
+                      {"validation", read(0)}};
+    EXPECT_THAT(
+        image_news(init_process_group(), source).lines,
+        ::testing::Contains(trained == 0 ? "1 file cannot be read; other samples take their places"
+                                         : "1 file cannot be read in '" + folder.path + "'"));
+  }
 }
 
 TEST(ImageNewsOfRanks, IsNothingWithoutImageFiles) {

@@ -23,7 +23,7 @@ TEST(SplitBySeed, OfFewSamplesOneValidates) {
   EXPECT_TRUE(source.is_split_by_seed);
   std::ofstream(folder.path + "/one.csv") << "a,b,class\n1,2,0\n";
   EXPECT_THAT([&] { open_data({.data = folder.path + "/one.csv"}); },
-              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("has 1 samples")));
+              ::testing::ThrowsMessage<UsageError>(::testing::HasSubstr("has 1 sample,")));
 }
 
 TEST(NameOf, ADotIsPartOfAFoldersName) {

@@ -119,7 +119,10 @@ TEST(TrainFlags, EmptyDataAreRefused) {
 TEST(TrainFlags, DataThatAreGivenTwiceAreRefused) {
   EXPECT_THAT([] { parse({"photos", "--data-dir", "other"}); },
               ThrowsMessage<UsageError>(HasSubstr("the data is 'photos' and 'other'")));
+  EXPECT_THAT([] { parse({"photos", "--data-dir=other", "--data-path", "photos"}); },
+              ThrowsMessage<UsageError>(HasSubstr("the data is 'photos' and 'other'")));
   EXPECT_EQ(parse({"photos", "--data-dir", "photos"}).train.data, "photos");
+  EXPECT_EQ(parse({"--data-dir", "photos", "--data-dir", "other"}).train.data, "other");
 }
 
 TEST(TrainFlags, OfTwoConfigFilesTheLastIsRead) {
