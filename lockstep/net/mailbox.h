@@ -1,16 +1,17 @@
 // Messages from one rank to another, with tags, over TCP.
 //
-// Two ranks are connected when one of them first sends to the other or waits for a message of it;
+// Two ranks are connected when one of them first sends to the other or waits for a message from it;
 // what was posted before that is sent then. A small message is sent at once, a large one when it is
-// wanted. A rank stops reading from a rank once its unrequested messages reach 64 MiB, until it
-// asks for one, waits for something from it or sends to it: then a small send, too, is done only
-// later. While it waits or sends, what comes from that rank has no limit. Receives of one source
-// and tag get the messages in the order in which they were sent, and are served in the order in
-// which they were posted. When a receive is given up, its message goes to the first receive that
-// has none yet. A large message that a later receive has already taken stays with that receive.
+// wanted. A rank stops reading from a peer once 64 MiB of that peer's messages have arrived
+// unrequested, until it asks the peer for one, waits for something from it or sends to it.
+// Meanwhile even small sends of the peer are not done. While it waits or sends there is no limit.
+// Receives of one source and tag get the messages in the order in which they were sent, and are
+// served in the order in which they were posted. When a receive is given up, its message goes to
+// the first receive that has none yet. A large message that a later receive has already taken stays
+// with that receive.
 //
-// A send that is done without an error arrives also if its rank leaves in order afterwards, unless
-// the receiver reads nothing for a second then and sends something to the rank that has left.
+// A message whose send was done without an error still arrives if the sender then leaves in order,
+// unless the receiver reads nothing for a second and then sends to the rank that left.
 #pragma once
 
 #include <optional>
@@ -66,8 +67,8 @@ class Mailbox {
   void when_done(MessagePointer message, Deadline deadline, std::function<void()> tell);
 
   // Ends all connections; whoever waits here gets an error with this reason, and peers one that
-  // names this rank. The first reason stays. Politely it returns at once; else all messages are
-  // done when it returns, within moments.
+  // names this rank. The first reason stays. With kPolitely it returns at once; with kAtOnce all
+  // messages are done when it returns, within moments.
   void close(const std::string& reason, Close how);
   // close() politely; returns when all messages are done and whoever had to be told has been. May
   // be called by a `tell`; then it tells the rest itself.

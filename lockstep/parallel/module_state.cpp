@@ -68,7 +68,8 @@ void add(const Named& named, const std::string& prefix, const std::set<std::stri
     if (!ignored.contains(prefix + item.key()) &&
         seen.insert(item.value().unsafeGetTensorImpl()).second) {
       require_own_memory(item.value(), prefix + item.key());
-      // A version of its own: BatchNorm's backward checks that of the buffers.
+      // variable_data() counts versions of its own: BatchNorm's backward checks those of the
+      // buffers.
       found.emplace_back(prefix + item.key(), item.value().variable_data());
     }
   }

@@ -12,7 +12,8 @@ namespace {
 
 constexpr std::size_t kNumber = 8;  // Bytes of a label.
 
-// For the commonest small row, a number: a memcpy() of unknown size costs ten times that.
+// The most common small row is one number; a memcpy() of a size that the compiler does not know
+// takes ten times as long.
 void gather_numbers(const std::byte* from, std::span<const std::int64_t> indices, std::byte* to) {
   for (const std::int64_t index : indices) {
     std::memcpy(to, from + static_cast<std::size_t>(index) * kNumber, kNumber);

@@ -5,8 +5,10 @@
 // keeps its upper byte and 16-bit gray is cut at 255. Bytes may be hostile: damage and a cut end
 // are errors, and memory is taken only after the size in the header was found acceptable.
 //
-// A new format is a decoder of its own beside jpeg and png, its first bytes in decode.cpp, its
-// extension in readers/, and a fuzz target.
+// A new format is a decoder of its own beside jpeg and png, with a _missing.cpp and
+// cmake/Images.cmake if it needs a library; an ImageFormat, its first bytes and its part of
+// decoder_versions(), by which caches are told apart, in decode.cpp; its extension in
+// ImageFolderOptions and out of the list in readers/folder_listing.cpp; and a fuzz target.
 #pragma once
 
 #include <cstddef>

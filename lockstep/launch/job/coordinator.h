@@ -60,6 +60,7 @@ class Coordinator {
   bool on_store_died(const std::string& how);
   // The leader's own launcher ends at once, for this reason.
   void give_up(const std::string& why);
+  // Ends the job at the join timeout, and the waiting for nodes that do not stop.
   void on_time();
 
   // What to send now, in order. After an End nothing follows for that peer.
@@ -80,9 +81,10 @@ class Coordinator {
   };
   // What ended an attempt.
   struct Outcome {
-    std::optional<Failure> root_cause;  // The first worker to fail.
-    std::optional<End> end;             // The end of the job, whatever the workers did.
-    std::string store_died;             // How, if that ended it; empty: it did not.
+    // The first that was told; conclude() may prefer another that tells a reason.
+    std::optional<Failure> root_cause;
+    std::optional<End> end;  // The end of the job, whatever the workers did.
+    std::string store_died;  // How, if that ended it; empty: it did not.
     bool may_restart = true;
     std::optional<Deadline> notice;  // Until then it counts.
     bool asked_to_stop = false;      // By a notice that counts.

@@ -46,7 +46,7 @@ class BucketMemory {
 
   // A step begins: no gradient is in its place yet.
   void begin();
-  // These three need a place; the functions after them find nothing to do where there is none.
+  // These three need a place. So does move_out(); the other functions find nothing to do without.
   void mark_put(std::size_t i) { put_[i] = true; }
   // Whether the i-th gradient is a view of its place.
   [[nodiscard]] bool is_in_place(std::size_t i) const;

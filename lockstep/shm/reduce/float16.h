@@ -19,7 +19,8 @@ static inline std::uint16_t to_bfloat16(float value) {
   return static_cast<std::uint16_t>(nan ? 0x7fc0U : rounded);
 }
 
-// The exponent is moved by multiplying, which also makes subnormal numbers right.
+// Multiplying by a power of two moves the exponent and keeps infinity and NaN. Subnormal numbers
+// are made by a subtraction.
 static inline float from_half(std::uint16_t half) {
   const auto word = static_cast<std::uint32_t>(half) << 16;
   const auto sign = word & 0x80000000U;

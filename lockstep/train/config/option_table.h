@@ -1,4 +1,7 @@
 // The flags of a TrainConfig: one table for the command line, the config file and comparisons.
+//
+// A new flag is a member of TrainConfig, a row here, a check in require_sensible() (config.cpp), a
+// row in docs/reference/options.md, and a test that passes it (tests/system/test_train_flags.py).
 #pragma once
 
 #include <string>

@@ -11,7 +11,7 @@ namespace lockstep::train {
 namespace {
 
 // The flag for whose sake steps on a GPU are not recorded; empty: none.
-std::string why_eager(const TrainConfig& config, const BatchPlan& batches) {
+std::string flag_against_recording(const TrainConfig& config, const BatchPlan& batches) {
   if (!config.cuda_graph) {
     return "--no-cuda-graph";
   }
@@ -37,7 +37,7 @@ void apply_gpu_settings(const TrainConfig& config) {
 }
 
 bool records_steps(const TrainConfig& config, const BatchPlan& batches, const at::Device& device) {
-  return device.is_cuda() && why_eager(config, batches).empty();
+  return device.is_cuda() && flag_against_recording(config, batches).empty();
 }
 
 RecordingNews::News RecordingNews::after_step(bool is_recorded, const std::string& why_eager) {
@@ -61,7 +61,7 @@ std::string describe_computing(const TrainConfig& config, const BatchPlan& batch
   const std::string algorithms = config.deterministic     ? "deterministic algorithms"
                                  : config.cudnn_benchmark ? "cuDNN's fastest algorithms"
                                                           : "cuDNN's default algorithms";
-  const auto flag = why_eager(config, batches);
+  const auto flag = flag_against_recording(config, batches);
   const std::string steps =
       flag.empty() ? "steps to be recorded as a CUDA graph" : "steps run eagerly (" + flag + ")";
   return precision + ", " + layout + ", " + tf32 + ", " + algorithms + ", " + steps;

@@ -37,7 +37,8 @@ class RecordingNews {
   bool is_open_;
 };
 
-// Whether steps on this device are to be recorded.
+// Whether steps on this device are to be recorded: on a GPU, unless a flag is against it
+// (--no-cuda-graph, or one that needs the host in the step).
 bool records_steps(const TrainConfig& config, const BatchPlan& batches, const at::Device& device);
 
 }  // namespace lockstep::train

@@ -12,7 +12,7 @@ std::optional<Scores> validate(Learner& learner, data::DataLoader& loader, const
   const Learner::Averages averages(learner);
   learner.share_buffers();  // The averages' buffers: all ranks validate one network.
   const auto device = group.device();
-  // A rank with one batch fewer than others asks as often as they do.
+  // A rank with one batch fewer than others calls is_stopped() as often as they do.
   std::int64_t rounds = largest(group, loader.size());
   if (options.batches > 0) {
     rounds = std::min(rounds, options.batches);

@@ -15,8 +15,8 @@ struct AdamOptions {
   double weight_decay = 0;
   bool amsgrad = false;
   bool maximize = false;
-  // One kernel for all parameters; by default on GPUs alone. Its bits are not those of Python's
-  // default. On a GPU the learning rate is a float then.
+  // One kernel for all parameters; by default on GPUs alone. Results differ from those of
+  // Python's default in the last bits, and a GPU gets the learning rate as float32.
   std::optional<bool> fused = {};
 };
 

@@ -57,12 +57,12 @@ class Optimizer {
   [[nodiscard]] bool takes_loss_scale() const;
 
   // For DistributedDataParallel::register_optimizer_in_backward(), which makes steps in parts:
-  // between begin and end step() throws UsageError. begin throws it for an optimizer that cannot,
-  // or that does already.
+  // between begin and end step() throws UsageError. begin_steps_in_backward() throws it, too, if
+  // the optimizer cannot step in parts or already does.
   void begin_steps_in_backward();
   void end_steps_in_backward() { in_backward_ = false; }
   [[nodiscard]] bool steps_in_backward() const { return in_backward_; }
-  // The part of a step that is that of these parameters; others than its own do not matter.
+  // Steps these parameters only; those of other optimizers are ignored.
   void step_in_backward(const std::vector<at::Tensor>& params);
 
   // False: gradients that are there are filled with zeros.
@@ -78,7 +78,7 @@ class Optimizer {
   // The learning rate when this was first called for the group: where schedules begin. It is part
   // of the state, as in Python.
   double initial_lr(std::size_t group);
-  // Where the step runs on a GPU the kernels read it there, so a recorded step follows. Throws
+  // On a GPU the kernels read the rate from its memory, so a recorded step uses the new one. Throws
   // UsageError if there is no such group, or the rate is negative.
   void set_lr(std::size_t group, double lr);
   void set_lr(double lr);  // For all groups.
@@ -115,7 +115,7 @@ class Optimizer {
   virtual void finish_step() {}
   // Whether a step may be made for some parameters now and for others later.
   [[nodiscard]] virtual bool steps_in_parts() const { return true; }
-  // As kernels of a device take a tensor that may be missing: there, or nothing.
+  // The tensor on that device, or nothing if it is undefined: as kernels take it.
   static std::optional<at::Tensor> given(const at::Tensor& tensor, at::Device device);
 
   // The group's learning rate where fused kernels of a GPU read it.
