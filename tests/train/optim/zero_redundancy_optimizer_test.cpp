@@ -37,7 +37,7 @@ constexpr std::size_t kFirstGroup = 4;
 class AsPython {
  public:
   AsPython(const Group& world, const parity::Tensors& python)
-      : world_(world), python_(python), params_(initial()), optimizer_(world, groups()) {}
+      : python_(python), params_(initial()), optimizer_(world, groups()) {}
 
   void train(int steps) {
     for (int step = 0; step < steps; ++step) {
@@ -84,7 +84,6 @@ class AsPython {
             {{params_.begin() + kFirstGroup, params_.end()}, {.lr = 0.02}}};
   }
 
-  const Group& world_;
   const parity::Tensors& python_;
   std::vector<at::Tensor> params_;
   ZeroRedundancyOptimizer<AdamW> optimizer_;
