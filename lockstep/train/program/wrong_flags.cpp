@@ -1,6 +1,5 @@
 #include "lockstep/train/program/wrong_flags.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "lockstep/base/error.h"

@@ -2,14 +2,9 @@
 // flag, which file and what to give instead. All functions that refuse throw UsageError.
 #pragma once
 
+#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
-
-namespace CLI {
-class App;
-class Option;
-class ParseError;
-}  // namespace CLI
 
 namespace lockstep::train {
 
