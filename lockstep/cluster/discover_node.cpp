@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/cluster/host_list.h"
 
@@ -77,8 +78,7 @@ void require_one_node(const Environment& env) {
 void require_one_a_node(const Environment& env, const Membership& member) {
   if (member.node_count && *member.node_count != member.world_size) {
     throw_several_tasks_on_a_node(member, std::to_string(member.world_size) + " tasks on " +
-                                              std::to_string(*member.node_count) +
-                                              (*member.node_count == 1 ? " node" : " nodes"));
+                                              counted(*member.node_count, "node"));
   }
   if (!member.node_count && !member.local_size && member.world_size > 1) {
     throw UsageError(member.found_by + " starts " + std::to_string(member.world_size) +

@@ -1,4 +1,4 @@
-// What lies in the folders of a data set, and what of it is left out: for those who index images.
+// What lies in the folders of a data set, and what of it is no image, by its name.
 #pragma once
 
 #include <map>

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/process/tree.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
@@ -81,8 +82,7 @@ void LocalNode::interrupt(int signal) {
   consoles_.err.say((in_line ? "\nlockstep run: " : "lockstep run: ") + signal_name(signal) +
                     " received: " +
                     (running == 0 ? "no worker runs here\n"
-                                  : "passed on to " + std::to_string(running) +
-                                        (running == 1 ? " worker" : " workers") + ", with " +
+                                  : "passed on to " + counted(running, "worker") + ", with " +
                                         to_text(context_.options.shutdown_timeout) + " to end; " +
                                         (noticed_ ? kSecondForWorkers : kSecondKills)));
   hooks_.report(Interrupted{signal});

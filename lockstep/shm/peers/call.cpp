@@ -3,6 +3,8 @@
 #include <array>
 #include <bit>
 
+#include "lockstep/base/text/text.h"
+
 namespace lockstep::shm {
 namespace {
 
@@ -42,8 +44,7 @@ std::string Call::text(std::uint64_t sequence) const {
     add(name_of(dtype));
     if (count > 0) {
       const auto size = dtype <= DType::kOther ? size_of(dtype) : 1;  // A peer may write anything.
-      add(std::to_string(count) + (count == 1 ? " element: " : " elements: ") +
-          std::to_string(count * size) + " bytes");
+      add(counted(count, "element") + ": " + std::to_string(count * size) + " bytes");
     }
   }
   if (root >= 0) {

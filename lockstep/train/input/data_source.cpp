@@ -1,7 +1,5 @@
 #include "lockstep/train/input/data_source.h"
 
-#include <algorithm>
-#include <cctype>
 #include <filesystem>
 
 #include "lockstep/base/error.h"
@@ -11,7 +9,7 @@
 #include "lockstep/data/datasets/cifar_dataset.h"
 #include "lockstep/data/datasets/fashion_mnist.h"
 #include "lockstep/data/datasets/generated_images.h"
-#include "lockstep/data/readers/image_folder.h"
+#include "lockstep/data/readers/folder_listing.h"
 #include "lockstep/train/input/folder_source.h"
 #include "lockstep/train/input/source_parts.h"
 #include "lockstep/train/input/table_source.h"
@@ -76,14 +74,6 @@ DataSource cifar_folder(const std::string& folder, const Read& read) {
                    (nearest ? "; HINT: " + *nearest : ""));
 }
 
-// By its name: as a table it would be refused for its first line, which is no text.
-bool is_one_image(const fs::path& path) {
-  auto ending = path.extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  const auto known = data::ImageFolderOptions().extensions;
-  return std::ranges::find(known, ending) != known.end();
-}
-
 // A new format is recognised here.
 DataSource of_path(const TrainConfig& config) {
   const fs::path path(config.data);
@@ -94,7 +84,8 @@ DataSource of_path(const TrainConfig& config) {
     if (!fs::is_regular_file(path)) {  // A pipe could be read once, and by one rank.
       throw UsageError("'" + config.data + "' is a pipe or a device, expected a file or a folder");
     }
-    if (is_one_image(path)) {
+    if (data::why_no_image(config.data, {})
+            .empty()) {  // As a table it would be refused for its first line.
       throw UsageError("'" + config.data + "' is one image, expected a table, or the folder that " +
                        "has a folder of images for each class");
     }

@@ -20,14 +20,11 @@ std::string global_batch_in(const Settings& settings) {
 }
 
 // Without --resume no, the run would be found again, and these flags refused again.
-// `is_alone`: one setting differs.
-std::string hint_to_go_on(const TrainConfig& config, std::int64_t batch, const Settings& saved,
-                          bool is_alone) {
+std::string hint_to_go_on(const TrainConfig& config, std::int64_t batch, const Settings& saved) {
   const auto saved_batch = global_batch_in(saved);
   if (!saved_batch.empty() && saved_batch != std::to_string(batch)) {
-    return "--global-batch-size " + saved_batch + " is the same batch on any number of ranks" +
-           (is_alone ? "" : ", with the other settings as they were") +
-           "; or --resume no to start anew";
+    return "--global-batch-size " + saved_batch + " is the same batch on any number of ranks; " +
+           "give it with the run's other settings, or --resume no to start anew";
   }
   if (!config.init_weights.empty()) {
     return "add --resume no to start anew with the weights of --init-weights, or give the same "
@@ -56,9 +53,8 @@ void Trainer::resume(const Checkpoint& checkpoint) {
       difference(without_places(settings()),
                  without_places(saved.empty() ? saved : with_defaults(saved)), "there");
   if (!text.empty()) {
-    throw UsageError(
-        "the checkpoint is of a run with other settings:" + text + "\nHINT: " +
-        hint_to_go_on(config_, batches_.global, saved, std::ranges::count(text, '\n') == 1));
+    throw UsageError("the checkpoint is of a run with other settings:" + text +
+                     "\nHINT: " + hint_to_go_on(config_, batches_.global, saved));
   }
   learner_.load(checkpoint);
   position_ = position_from(checkpoint.metrics, learner_.lr());

@@ -235,11 +235,10 @@ int ranks_of_job(const JobConfig& job, int gpus) {
 void require_few_ranks(int ranks, const launch::Machine& machine) {
   const int most = std::max(kAlwaysAllowedRanks, kMostRanksOfACore * machine.cores);
   if (ranks > most && ranks > machine.gpus) {
-    const auto cores = std::to_string(machine.cores);
     throw UsageError("--nproc is " + std::to_string(ranks) + ", expected at most " +
-                     std::to_string(most) + " ranks on this machine, which has " + cores +
-                     (machine.cores == 1 ? " usable core" : " usable cores") + "; HINT: --nproc " +
-                     cores + ", one for each usable core");
+                     std::to_string(most) + " ranks on this machine, which has " +
+                     counted(machine.cores, "usable core") + "; HINT: --nproc " +
+                     std::to_string(machine.cores) + ", one for each usable core");
   }
 }
 

@@ -28,7 +28,7 @@ std::string headline(const SummaryFacts& facts) {
            unsaved;
   }
   return std::string(outcome.early ? "stopped early after " : "finished ") +
-         std::to_string(position.epoch) + (position.epoch == 1 ? " epoch" : " epochs") + unsaved;
+         counted(position.epoch, "epoch") + unsaved;
 }
 
 double share(double part, const Outcome& outcome) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/text.h"
 #include "lockstep/comm/backends/mpi/work.h"
 #include "lockstep/comm/backends/support/tensor_lists.h"
 
@@ -20,10 +21,9 @@ std::string who(const BackendRequest& request) {
 
 void require_ranks(int ranks, const BackendRequest& request) {
   if (ranks < request.size) {
-    throw UsageError(who(request) + ": MPI_COMM_WORLD has " + std::to_string(ranks) +
-                     (ranks == 1 ? " rank" : " ranks") + ", expected at least " +
-                     std::to_string(request.size) + "; start it with mpirun -n " +
-                     std::to_string(request.size) + " PROGRAM");
+    throw UsageError(who(request) + ": MPI_COMM_WORLD has " + counted(ranks, "rank") +
+                     ", expected at least " + std::to_string(request.size) +
+                     "; start it with mpirun -n " + std::to_string(request.size) + " PROGRAM");
   }
 }
 
