@@ -76,8 +76,8 @@ class Vandal {
         write(control.fate);
         break;
       case 4:
-        memory_.given(rank_, random_())[random_() % kRanks].store(nasty(random_));
-        memory_.taken(rank_, random_())[random_() % kRanks].store(nasty(random_));
+        memory_.sent_sizes(rank_, random_())[random_() % kRanks].store(nasty(random_));
+        memory_.received_sizes(rank_, random_())[random_() % kRanks].store(nasty(random_));
         break;
       default:
         write_letters(static_cast<int>(random_() % kRanks));

@@ -1,5 +1,5 @@
 // The collectives that move bytes and compute nothing: all are one exchange, in which each rank
-// gives some bytes to each other rank. Chunk by chunk: stage, meet, read; one meeting per chunk.
+// sends some bytes to each other rank. Chunk by chunk: stage, meet, read; one meeting per chunk.
 #include <algorithm>
 #include <cstring>
 
@@ -9,9 +9,9 @@ namespace lockstep::shm {
 namespace {
 
 struct Exchange {
-  std::vector<Input> gives;   // By receiver.
-  std::vector<Output> takes;  // By giver.
-  bool same_for_all = false;  // All receivers get the same bytes: they are staged once.
+  std::vector<Input> sends;      // By receiver.
+  std::vector<Output> receives;  // By sender.
+  bool same_for_all = false;     // All receivers get the same bytes: they are staged once.
 };
 
 class Exchanging {
@@ -28,8 +28,8 @@ class Exchanging {
   void run(const Call& call, Deadline deadline) {
     team_.announce(call, deadline);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      team_.given(team_.rank())[rank].store(exchange_.gives[rank].bytes, kRelaxed);
-      team_.taken(team_.rank())[rank].store(exchange_.takes[rank].bytes, kRelaxed);
+      team_.sent_sizes(team_.rank())[rank].store(exchange_.sends[rank].bytes, kRelaxed);
+      team_.received_sizes(team_.rank())[rank].store(exchange_.receives[rank].bytes, kRelaxed);
     }
     copy_in(0, team_.staging(team_.rank()));
     team_.agree();
@@ -56,17 +56,17 @@ class Exchanging {
     const std::size_t at = std::min(chunk * slice_, bytes);
     return {at, std::min(slice_, bytes - at)};
   }
-  // Where in a giver's staging buffer lies what it gives to a rank.
+  // Where in a sender's staging buffer lies what it sends to a rank.
   [[nodiscard]] std::size_t offset_for(std::size_t receiver) const {
     return exchange_.same_for_all ? 0 : receiver * slice_;
   }
 
   void copy_in(std::size_t chunk, std::byte* staging) const {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const auto& give = exchange_.gives[rank];
-      const auto range = part(chunk, give.bytes);
+      const auto& sent = exchange_.sends[rank];
+      const auto range = part(chunk, sent.bytes);
       if (rank != me_ && range.bytes > 0) {
-        std::memcpy(staging + offset_for(rank), give.data + range.at, range.bytes);
+        std::memcpy(staging + offset_for(rank), sent.data + range.at, range.bytes);
         if (exchange_.same_for_all) {
           return;
         }
@@ -76,37 +76,37 @@ class Exchanging {
 
   void copy_out(std::size_t chunk) const {
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-      const auto& take = exchange_.takes[rank];
-      const auto range = part(chunk, take.bytes);
+      const auto& received = exchange_.receives[rank];
+      const auto range = part(chunk, received.bytes);
       if (rank != me_ && range.bytes > 0) {
-        std::memcpy(take.data + range.at, team_.staging(static_cast<int>(rank)) + offset_for(me_),
-                    range.bytes);
+        std::memcpy(received.data + range.at,
+                    team_.staging(static_cast<int>(rank)) + offset_for(me_), range.bytes);
       }
     }
   }
 
   void copy_own() const {
-    const auto& give = exchange_.gives[me_];
-    const auto& take = exchange_.takes[me_];
-    if (take.bytes > 0 && take.data != give.data) {
-      std::memmove(take.data, give.data, take.bytes);
+    const auto& sent = exchange_.sends[me_];
+    const auto& received = exchange_.receives[me_];
+    if (received.bytes > 0 && received.data != sent.data) {
+      std::memmove(received.data, sent.data, received.bytes);
     }
   }
 
   // All ranks look at all pairs in the same order and find the same difference.
   std::size_t check_tables() {
     std::size_t most = 0;
-    for (int giver = 0; giver < team_.size(); ++giver) {
-      for (int taker = 0; taker < team_.size(); ++taker) {
-        const auto given = team_.given(giver)[taker].load(kRelaxed);
-        const auto taken = team_.taken(taker)[giver].load(kRelaxed);
-        if (given != taken) {
+    for (int sender = 0; sender < team_.size(); ++sender) {
+      for (int receiver = 0; receiver < team_.size(); ++receiver) {
+        const auto sent = team_.sent_sizes(sender)[receiver].load(kRelaxed);
+        const auto expected = team_.received_sizes(receiver)[sender].load(kRelaxed);
+        if (sent != expected) {
           const auto& watch = team_.watch();
-          team_.mismatch(watch.who(giver) + " has " + std::to_string(given) + " bytes for " +
-                         watch.who(taker) + ", which expects " + std::to_string(taken));
+          team_.mismatch(watch.who(sender) + " has " + std::to_string(sent) + " bytes for " +
+                         watch.who(receiver) + ", which expects " + std::to_string(expected));
         }
-        if (giver != taker) {
-          most = std::max(most, static_cast<std::size_t>(given));
+        if (sender != receiver) {
+          most = std::max(most, static_cast<std::size_t>(sent));
         }
       }
     }
@@ -132,9 +132,9 @@ void broadcast(Team& team, const Tensor& tensor, DType dtype, int root, Deadline
   exchange.same_for_all = true;
   const std::size_t bytes = tensor.count * size_of(dtype);
   if (team.rank() == root) {
-    std::fill(exchange.gives.begin(), exchange.gives.end(), Input{tensor.data, bytes});
+    std::fill(exchange.sends.begin(), exchange.sends.end(), Input{tensor.data, bytes});
   }
-  exchange.takes[static_cast<std::size_t>(root)] = {tensor.data, bytes};
+  exchange.receives[static_cast<std::size_t>(root)] = {tensor.data, bytes};
   Exchanging(team, exchange)
       .run({.kind = Kind::kBroadcast, .dtype = dtype, .root = root, .count = tensor.count},
            deadline);
@@ -150,9 +150,9 @@ void gather(Team& team, const std::vector<Output>& outputs, const Input& input, 
             int root, Deadline deadline) {
   Exchange exchange = nothing(team);
   exchange.same_for_all = true;
-  exchange.gives[static_cast<std::size_t>(root)] = input;
+  exchange.sends[static_cast<std::size_t>(root)] = input;
   if (team.rank() == root) {
-    exchange.takes = outputs;
+    exchange.receives = outputs;
   }
   Exchanging(team, exchange).run({.kind = Kind::kGather, .dtype = dtype, .root = root}, deadline);
 }
@@ -161,9 +161,9 @@ void scatter(Team& team, const Output& output, const std::vector<Input>& inputs,
              int root, Deadline deadline) {
   Exchange exchange = nothing(team);
   if (team.rank() == root) {
-    exchange.gives = inputs;
+    exchange.sends = inputs;
   }
-  exchange.takes[static_cast<std::size_t>(root)] = output;
+  exchange.receives[static_cast<std::size_t>(root)] = output;
   Exchanging(team, exchange).run({.kind = Kind::kScatter, .dtype = dtype, .root = root}, deadline);
 }
 

@@ -44,7 +44,7 @@ void reduce_scatter(Team& team, std::byte* output, const std::vector<Tensor>& in
                  .factor = fold.factor},
                 deadline);
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    team.given(team.rank())[rank].store(inputs[rank].count, std::memory_order_relaxed);
+    team.sent_sizes(team.rank())[rank].store(inputs[rank].count, std::memory_order_relaxed);
   }
   copy_in(0, team.staging(team.rank()));
   std::vector<double> factors;
@@ -53,8 +53,8 @@ void reduce_scatter(Team& team, std::byte* output, const std::vector<Tensor>& in
   }
   for (int rank = 1; rank < team.size(); ++rank) {
     for (std::size_t to = 0; to < ranks; ++to) {
-      const auto first = team.given(0)[to].load(std::memory_order_relaxed);
-      const auto other = team.given(rank)[to].load(std::memory_order_relaxed);
+      const auto first = team.sent_sizes(0)[to].load(std::memory_order_relaxed);
+      const auto other = team.sent_sizes(rank)[to].load(std::memory_order_relaxed);
       if (first != other) {
         const auto& watch = team.watch();
         team.mismatch(watch.who(0) + " has " + std::to_string(first) + " elements for " +

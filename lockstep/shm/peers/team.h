@@ -75,8 +75,10 @@ class Team {
   }
   void next_turn() { ++turn_; }
   // The tables of the collective that was announced.
-  [[nodiscard]] Word* given(int rank) const { return memory_->given(rank, sequence_); }
-  [[nodiscard]] Word* taken(int rank) const { return memory_->taken(rank, sequence_); }
+  [[nodiscard]] Word* sent_sizes(int rank) const { return memory_->sent_sizes(rank, sequence_); }
+  [[nodiscard]] Word* received_sizes(int rank) const {
+    return memory_->received_sizes(rank, sequence_);
+  }
   // A peer's tensor, if the peer says that the tensor lies in its arena; null otherwise. Throws
   // IoError, and breaks the group, if this process has no address space to map it.
   [[nodiscard]] std::byte* placed(int rank, const Call& call, std::size_t bytes);

@@ -123,7 +123,7 @@ void Arena::freeze() {
   frozen_ = true;
 }
 
-Arena::Usage Arena::usage() {
+Arena::MemoryUse Arena::memory_use() {
   if (!fork_guard_.in_owner()) {
     return {};
   }

@@ -31,11 +31,11 @@ class Arena {
   // was.
   void freeze();
 
-  struct Usage {
+  struct MemoryUse {
     std::size_t allocated_bytes = 0;  // Handed out, in whole pages.
     std::size_t reserved_bytes = 0;   // Taken from the machine; what was given back counts, too.
   };
-  [[nodiscard]] Usage usage();  // Nothing in a fork.
+  [[nodiscard]] MemoryUse memory_use();  // Nothing in a fork.
 
  private:
   void grow(std::size_t bytes, const std::string& what);

@@ -28,8 +28,12 @@ class Memory {
   // One of a rank's two staging buffers; and one of its two tables, which say how many bytes it
   // gives to, or takes from, each rank in a call.
   [[nodiscard]] std::byte* staging(int rank, std::uint64_t turn) const;
-  [[nodiscard]] Word* given(int rank, std::uint64_t turn) const { return table(rank, turn, 0); }
-  [[nodiscard]] Word* taken(int rank, std::uint64_t turn) const { return table(rank, turn, 1); }
+  [[nodiscard]] Word* sent_sizes(int rank, std::uint64_t turn) const {
+    return table(rank, turn, 0);
+  }
+  [[nodiscard]] Word* received_sizes(int rank, std::uint64_t turn) const {
+    return table(rank, turn, 1);
+  }
   [[nodiscard]] LetterBox& letter_box(int from, int to) const;
 
   // The arena of a rank that runs in this process.

@@ -57,8 +57,8 @@ TEST_F(ShmArena, TakesNoMoreOfTheMachineThanWasAskedFor) {
 
 TEST_F(ShmArena, TellsWhatItHandedOutAndWhatItHolds) {
   const auto expect = [&](std::size_t allocated) {
-    EXPECT_EQ(arena_.usage().allocated_bytes, allocated);
-    EXPECT_EQ(arena_.usage().reserved_bytes, backed());
+    EXPECT_EQ(arena_.memory_use().allocated_bytes, allocated);
+    EXPECT_EQ(arena_.memory_use().reserved_bytes, backed());
   };
   expect(0);
   const auto small = take(kMiB);

@@ -82,8 +82,8 @@ TEST_F(ShmMemory, PartsOfTurnsAndRanksDoNotOverlap) {
   EXPECT_EQ(memory_.staging(1, 0), base_ + kLayout.staging);
   EXPECT_EQ(memory_.staging(1, 1), base_ + kLayout.staging + kLayout.staging_bytes);
   EXPECT_EQ(memory_.staging(1, 2), memory_.staging(1, 0));
-  EXPECT_EQ(memory_.taken(1, 0), memory_.given(1, 0) + 2);
-  EXPECT_EQ(memory_.given(1, 1), memory_.given(1, 0) + 4);
+  EXPECT_EQ(memory_.received_sizes(1, 0), memory_.sent_sizes(1, 0) + 2);
+  EXPECT_EQ(memory_.sent_sizes(1, 1), memory_.sent_sizes(1, 0) + 4);
   EXPECT_EQ(&memory_.letter_box(1, 1), &memory_.letter_box(1, 0) + 1);
   EXPECT_LE(reinterpret_cast<std::byte*>(&memory_.letter_box(1, 1) + 1), base_ + kLayout.staging);
 }

@@ -132,7 +132,7 @@ SharedReason::~SharedReason() {
   }
 }
 
-void SharedReason::give_to_thread(Question question, Deadline deadline) {
+void SharedReason::post(Question question, Deadline deadline) {
   const std::lock_guard lock(state_->mutex);
   if (!thread_.joinable()) {
     thread_ = std::thread([state = state_] { run(*state); });
@@ -164,7 +164,7 @@ Answer SharedReason::ask(const Answer& otherwise,
   const auto deadline = Deadline::in(kStorePatience);
   const auto answer = std::make_shared<std::promise<Answer>>();
   auto future = answer->get_future();
-  give_to_thread(
+  post(
       [answer, otherwise, question](c10d::Store& store) {
         try {
           answer->set_value(question(store));

@@ -55,7 +55,7 @@ class SharedReason {
   // What it answers, or `otherwise` if it throws or takes too long.
   template <class Answer>
   Answer ask(const Answer& otherwise, const std::function<Answer(c10d::Store&)>& question);
-  void give_to_thread(Question question, Deadline deadline);
+  void post(Question question, Deadline deadline);
   static void run(State& state);
 
   std::shared_ptr<State> state_;

@@ -37,7 +37,7 @@ std::shared_ptr<MemorySource> ShmBackend::arena_source() const {
 
 ShmBackend::MemoryStats ShmBackend::memory_stats() const {
   const auto& team = *group_->team;
-  return {.arena = team.memory()->arena(getRank()).usage(), .copied_bytes = team.copied()};
+  return {.arena = team.memory()->arena(getRank()).memory_use(), .copied_bytes = team.copied()};
 }
 
 }  // namespace lockstep::comm

@@ -47,7 +47,7 @@ class ShmBackend : public CpuBackend, public ProgressBoard {
   [[nodiscard]] std::shared_ptr<MemorySource> arena_source() const;
 
   struct MemoryStats {
-    shm::Arena::Usage arena;         // This rank's.
+    shm::Arena::MemoryUse arena;     // This rank's.
     std::uint64_t copied_bytes = 0;  // By all_reduce and reduce, into and out of staging buffers.
   };
   [[nodiscard]] MemoryStats memory_stats() const;
