@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "lockstep/base/fd.h"
-#include "lockstep/base/process/tree.h"
+#include "lockstep/base/process/child.h"
 
 namespace lockstep::bench {
 namespace {
@@ -36,18 +36,8 @@ namespace {
 }  // namespace
 
 pid_t start_program(const std::vector<std::string>& command, const Streams& streams) {
-  const pid_t parent = ::getpid();
-  const pid_t pid = ::fork();
-  if (pid < 0) {
-    throw_errno("starting '" + command[0] + "'");
-  }
-  if (pid == 0) {
-    if (!die_with_parent(SIGTERM, parent)) {
-      ::_exit(127);
-    }
-    become(command, streams);
-  }
-  return pid;
+  return fork_child("starting '" + command[0] + "'", SIGTERM, [&] { become(command, streams); })
+      .pid;
 }
 
 }  // namespace lockstep::bench

@@ -1,7 +1,6 @@
 #include "lockstep/launch/supervisor.h"
 
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 #include "lockstep/base/fd.h"
 #include "lockstep/base/process/child.h"
 #include "lockstep/base/process/tree.h"
+#include "lockstep/base/sockets/unix_socket.h"
 #include "lockstep/launch/agent.h"
 #include "lockstep/launch/agent_watch.h"
 #include "lockstep/launch/time_limits.h"
@@ -17,25 +17,11 @@
 namespace lockstep::launch {
 namespace {
 
-struct Link {
-  UniqueFd supervisor;
-  UniqueFd agent;
-};
-
-Link make_link() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
-    throw_errno("connecting the launcher to its agent");
-  }
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-[[noreturn]] void become_agent(const Context& context, Link link) {
+[[noreturn]] void become_agent(const Context& context, UniqueFd link) {
   ::setsid();
   ::prctl(PR_SET_NAME, "lockstep-agent");  // `killall lockstep` leaves one of the two alive.
   become_subreaper();
-  link.supervisor.reset();
-  ::_exit(run_agent(context, std::move(link.agent)));
+  ::_exit(run_agent(context, std::move(link)));
 }
 
 void say(const std::string& line) { write_all(STDERR_FILENO, "lockstep run: " + line + "\n"); }
@@ -44,13 +30,14 @@ void say(const std::string& line) { write_all(STDERR_FILENO, "lockstep run: " + 
 
 int supervise(const Context& context) {
   become_subreaper();
-  Link link = make_link();
+  auto [ours, theirs] = connected_pair("connecting the launcher to its agent");
   // Our death closes the link, but an agent that is stopped would not look.
   const pid_t agent = fork_child("starting the agent", SIGCONT, [&] {
-                        become_agent(context, std::move(link));
+                        ours.reset();
+                        become_agent(context, std::move(theirs));
                       }).pid;
-  link.agent.reset();
-  AgentWatch watch(agent, std::move(link.supervisor), *context.signals);
+  theirs.reset();
+  AgentWatch watch(agent, std::move(ours), *context.signals);
   const auto status = watch.wait();
   const bool all_gone = kill_descendants(Deadline::in(kAgentsEndIn));
   context.folder.remove_if_temporary();

@@ -6,6 +6,8 @@
 
 #include <chrono>
 
+#include "lockstep/base/process/stop_notice.h"
+
 namespace lockstep::launch {
 
 // How often the agent's loop looks at the clock: while something has a deadline, and otherwise.
@@ -43,9 +45,6 @@ inline constexpr std::chrono::milliseconds kAgentPatience{1000};
 inline constexpr std::chrono::seconds kTidyPatience{6};
 inline constexpr std::chrono::seconds kAgentsEndIn{5};  // The supervisor's last sweep.
 
-// The most time between the two paths of one signal. A second Ctrl-C comes by the same path as the
-// first.
-inline constexpr std::chrono::seconds kEchoLimit{5};
 // After a second signal all workers are gone: docs/guides/launcher.md, "Who watches whom".
 inline constexpr std::chrono::seconds kGoneAfterSecondSignal{2};
 
@@ -56,7 +55,7 @@ static_assert(kLeaderSweeps < kStrangerLimit);
 // The leader does not give up a node that is still stopping its workers.
 static_assert(kWorkersEndIn + kMemberSweeps + kDrainPatience < kStopSlack);
 static_assert(kWorkersEndIn + kLeaderSweeps + kDrainPatience < kStopSlack);
-// A busy agent still recognises both paths of a signal as one.
+// A busy agent still recognises both paths of a signal as one: kEchoLimit is also the trainer's.
 static_assert(kMemberSweeps + kDrainPatience + kConnectAttempt < kEchoLimit);
 static_assert(kKillPatience < kEchoLimit);
 // The supervisor does not kill an agent that is killing workers, nor one that closes its

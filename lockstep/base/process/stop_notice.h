@@ -3,6 +3,8 @@
 // restarted (launch/job/coordinator.h).
 #pragma once
 
+#include <chrono>
+
 namespace lockstep {
 
 // What a process that was asked to stop and has saved its work ends with: no failure, although not
@@ -12,6 +14,10 @@ inline constexpr int kStoppedInOrder = 75;
 // The exit code of a process that was asked to stop but could not save its work: its last steps are
 // lost, so this is no stop in order. It is EX_IOERR of sysexits.h.
 inline constexpr int kStoppedUnsaved = 74;
+
+// A signal may reach a process by two paths: from the terminal, and from its launcher. The most
+// time between the two. A second Ctrl-C comes by the same path as the first.
+inline constexpr std::chrono::seconds kEchoLimit{5};
 
 // Blocks SIGUSR1 in this thread and in those and the processes that it starts: a notice that comes
 // while a run starts, and its libraries are loaded, would end it as a failure. Other

@@ -111,6 +111,14 @@ UniqueFd connect_unix(const std::string& name, Deadline deadline) {
   }
 }
 
+std::pair<UniqueFd, UniqueFd> connected_pair(const std::string& what) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    throw_errno(what);
+  }
+  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
 Credentials credentials_of(int socket) {
   ucred peer{};
   socklen_t length = sizeof peer;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/fd.h"
@@ -24,6 +25,10 @@ UnixListener listen_unix(int backlog, const std::string& name = "");
 UniqueFd try_connect_unix(const std::string& name);
 // Waits while the listener's queue is full. Throws PeerError if nobody listens or at the deadline.
 UniqueFd connect_unix(const std::string& name, Deadline deadline);
+
+// Two sockets that are connected with each other, for a parent and its child. Throws IoError that
+// begins with `what`.
+std::pair<UniqueFd, UniqueFd> connected_pair(const std::string& what);
 
 // The process at the other end, as the kernel knows it; pid 0 if it is in another pid namespace.
 struct Credentials {

@@ -3,6 +3,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "lockstep/base/process/stop_notice.h"
 #include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {

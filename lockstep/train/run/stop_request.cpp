@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <ctime>
@@ -15,7 +16,7 @@ namespace lockstep::train {
 namespace {
 
 constexpr std::array kSignals{SIGINT, SIGTERM, SIGUSR1, SIGHUP};
-constexpr std::int64_t kEchoMilliseconds = 5000;  // As the launcher's kEchoLimit.
+constexpr std::int64_t kEchoMilliseconds = std::chrono::milliseconds(kEchoLimit).count();
 
 // The first signal, whether our parent sent it, and when: in one number, so that a second signal
 // in another thread sees all of it.

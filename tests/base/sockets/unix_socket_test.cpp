@@ -113,6 +113,18 @@ TEST(ConnectUnix, WaitsForAPlaceInAFullQueueUntilTheDeadline) {
   EXPECT_FALSE(connected.empty());
 }
 
+TEST(ConnectedPair, EndsHearEachOtherUntilOneIsClosed) {
+  auto [one, other] = connected_pair("connecting two ends");
+  char byte = 'a';
+  ASSERT_EQ(::write(one.get(), &byte, 1), 1);
+  ASSERT_EQ(::read(other.get(), &byte, 1), 1);
+  ASSERT_EQ(::write(other.get(), &byte, 1), 1);
+  ASSERT_EQ(::read(one.get(), &byte, 1), 1);
+  EXPECT_NE(::fcntl(one.get(), F_GETFD) & FD_CLOEXEC, 0);
+  one.reset();
+  EXPECT_EQ(::read(other.get(), &byte, 1), 0);
+}
+
 TEST(Credentials, AreThoseOfTheProcessAtTheOtherEnd) {
   const auto listener = listen_unix(1);
   const pid_t child = ::fork();
