@@ -33,16 +33,26 @@ function(lockstep_library layer)
   lockstep_flags(${target})
 endfunction()
 
-# lockstep_precompiled(name HEADERS <a.h> OPTIONS -O0 DEPENDS b): headers that are read once, for all targets that
-# REUSE_FROM this one. A target that does so has the same options, -fPIC among them.
+# lockstep_precompiled(name HEADERS <a.h> OPTIONS -O0 DEPENDS b JOIN 40): headers that are precompiled once. A target
+# reads them by lockstep_use_precompiled(target name), and must have the same options, -fPIC among them. JOIN: how many
+# files of such a target are compiled as one, if not as many as elsewhere.
 function(lockstep_precompiled name)
-  cmake_parse_arguments(ARG "" "" "HEADERS;OPTIONS;DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "" "JOIN" "HEADERS;OPTIONS;DEPENDS" ${ARGN})
   file(CONFIGURE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp CONTENT "")
   add_library(${name} OBJECT EXCLUDE_FROM_ALL ${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp)
   target_link_libraries(${name} PRIVATE ${ARG_DEPENDS})
   lockstep_flags(${name})
   target_compile_options(${name} PRIVATE ${ARG_OPTIONS})  # Last, as in the targets that read the headers.
   target_precompile_headers(${name} PRIVATE ${ARG_HEADERS})
+  set_target_properties(${name} PROPERTIES LOCKSTEP_JOIN "${ARG_JOIN}")
+endfunction()
+
+function(lockstep_use_precompiled target headers)
+  target_precompile_headers(${target} REUSE_FROM ${headers})
+  get_target_property(join ${headers} LOCKSTEP_JOIN)
+  if(join)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE ${join})
+  endif()
 endfunction()
 
 # A program of these sources. PRECOMPILED names a target that lockstep_precompiled made; WITH_TORCH_HEADERS is short
@@ -57,6 +67,6 @@ function(lockstep_program name)
   lockstep_flags(${name})
   if(ARG_PRECOMPILED)
     target_compile_options(${name} PRIVATE -fPIC)  # As the headers were compiled, instead of -fPIE.
-    target_precompile_headers(${name} REUSE_FROM ${ARG_PRECOMPILED})
+    lockstep_use_precompiled(${name} ${ARG_PRECOMPILED})
   endif()
 endfunction()

@@ -25,7 +25,7 @@ std::string packed(const Settings& settings) {
   return text;
 }
 
-Settings unpacked(const std::string& text) {
+Settings settings_from_bytes(const std::string& text) {
   Settings settings;
   const auto parts = split(text, '\0');
   for (std::size_t i = 0; i + 1 < parts.size(); i += 2) {
@@ -94,7 +94,7 @@ void require_same(const Group& group, const Settings& settings) {
     if (all[rank] != all[0]) {
       throw UsageError(
           "rank " + std::to_string(rank) + " has other settings than rank 0:" +
-          difference(unpacked(all[rank]), unpacked(all[0]), "on rank 0") +
+          difference(settings_from_bytes(all[rank]), settings_from_bytes(all[0]), "on rank 0") +
           "\nHINT: start all ranks with the same program, flags and data ('here' is rank " +
           std::to_string(rank) + ")");
     }

@@ -19,7 +19,7 @@ std::string packed(const IntervalPart& part) {
   return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double)};
 }
 
-IntervalPart unpacked(const std::string& bytes) {
+IntervalPart part_from_bytes(const std::string& bytes) {
   std::vector<double> numbers(bytes.size() / sizeof(double));
   std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(double));
   IntervalPart part;
@@ -87,7 +87,7 @@ std::string SlowRankWatch::look(const std::vector<IntervalPart>& parts) {
 std::vector<IntervalPart> gather(const Group& group, const IntervalPart& part) {
   std::vector<IntervalPart> parts;
   for (const auto& bytes : group.all_gather_bytes(packed(part))) {
-    parts.push_back(unpacked(bytes));
+    parts.push_back(part_from_bytes(bytes));
   }
   return parts;
 }
