@@ -1,13 +1,13 @@
 """Starts Python ranks that use the package from the build tree, which is on PYTHONPATH."""
 
 import pathlib
-import subprocess
 import sys
 
 import pytest
 import torch
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from forked_python import ForkedPython  # noqa: E402
 from job_launcher import ROOT, Launcher  # noqa: E402, F401
 
 LIMIT = 120
@@ -20,18 +20,21 @@ def launcher(tmp_path):
     launcher.cleanup()
 
 
+@pytest.fixture(scope="session")
+def python():
+    forked = ForkedPython()
+    yield forked
+    forked.close()
+
+
 class Ranks:
     """Processes without a launcher that meet in a file: nobody ends them when one of them dies."""
 
-    def __init__(self, launcher, script, count=2):
+    def __init__(self, python, launcher, script, count=2):
         path = launcher.script(script)
         folder = launcher.folder
         environment = launcher.environment({"WORLD_SIZE": str(count), "INIT_METHOD": f"file://{folder}/meeting"})
-        self.processes = [
-            subprocess.Popen([sys.executable, path], env={**environment, "RANK": str(rank)}, cwd=folder, text=True,
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            for rank in range(count)
-        ]
+        self.processes = [python.start(path, {**environment, "RANK": str(rank)}, folder) for rank in range(count)]
         launcher.jobs += self.processes
 
     def finish(self):
@@ -44,8 +47,8 @@ class Ranks:
 
 
 @pytest.fixture
-def ranks(launcher):
-    return lambda script, count=2: Ranks(launcher, script, count)
+def ranks(python, launcher):
+    return lambda script, count=2: Ranks(python, launcher, script, count)
 
 
 # True for torch before 2.14, which finds no backend by its entry point and lets Gloo alone have a monitored_barrier().
