@@ -1,13 +1,13 @@
 # The commands of the project; each is a script that says what it does. `make help` lists them.
-.PHONY: help setup setup-test setup-check build train test check conformance soak bench lint format clean
+.PHONY: help setup setup-check build train test check conformance soak bench lint format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make setup    install what is missing: Debian packages, torch and pytest into .venv"
 	@echo "make build    build/bin/lockstep and everything else, optimised"
 	@echo "make train    two ranks train a convnet on Fashion-MNIST; its accuracy is printed"
-	@echo "make test     all tests but benchmarks beside peers: release, both sanitizers"
-	@echo "make check    what takes longer: clang, benchmarks, clang-tidy, sanitizers over torch parts"
+	@echo "make test     install what is missing and run the tests: release, both sanitizers"
+	@echo "make check    what takes longer: clang, long tests, clang-tidy, sanitizers over torch parts"
 	@echo "make conformance   PyTorch's own distributed tests, with Gloo and with lockstep"
 	@echo "make soak     kill, start and fuzz loops (SOAK_SECONDS=60 for each fuzz target)"
 	@echo "make bench    our numbers beside the peers': start-up, all_reduce, training steps"
@@ -16,9 +16,6 @@ help:
 
 setup:
 	@scripts/setup.sh
-
-setup-test:
-	@scripts/setup.sh test
 
 setup-check:
 	@scripts/setup.sh check
@@ -30,7 +27,7 @@ train: setup
 	@scripts/build.sh release programs
 	build/bin/lockstep train --nproc 2 --epochs 5 --lr 0.05
 
-test: setup-test
+test:
 	@scripts/test.sh
 
 check: setup-check

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make check`: what takes too long for `make test`: clang, benchmarks beside their peers, clang-tidy, the Python
-# package from nothing, and AddressSanitizer with UndefinedBehaviorSanitizer over the parts that use torch.
+# `make check`: what takes too long for `make test`: clang, long tests, benchmarks beside their peers, clang-tidy,
+# the Python package from nothing, and AddressSanitizer with UndefinedBehaviorSanitizer over the parts that use torch.
 source "$(dirname "$0")/common.sh"
 
 # LibTorch keeps some memory for the life of the process, so leaks are looked for in the torch-free
@@ -21,18 +21,22 @@ install_package() {
 
 failed=()
 phase() { in_phase "$@" || failed+=("$1"); }
+forget_second_tries
 
 phase "build (clang)" build clang
 phase "unit tests (clang)" ctest --test-dir build/clang -L unit -j "$(nproc)" --no-tests=error \
   --output-on-failure
 phase "benchmarks beside their peers" ctest --test-dir build/clang -L bench -j "$(nproc)" --no-tests=error \
   --output-on-failure
+phase "build (release)" build release
+phase "long tests" tests_twice_in release "$(($(nproc) + 1))" -L long
 phase "lint" scripts/lint.sh
 phase "pip install ./python" install_package
-phase "build (address and undefined behaviour sanitizers, with torch)" build asan-torch
+phase "build (address and undefined behaviour sanitizers, with torch)" with_clang build asan-torch
 phase "unit tests and ranks under these sanitizers" ctest --test-dir build/asan-torch \
   -L 'unit|ranks' -LE gpu -j "$(nproc)" --no-tests=error --output-on-failure
 
+say_second_tries
 if ((${#failed[@]} > 0)); then
   die "make check: $(IFS=';'; echo "${failed[*]}")"
 fi

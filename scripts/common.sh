@@ -68,3 +68,48 @@ in_phase() {
   fi
   return "$status"
 }
+
+# with_clang COMMAND...: runs it with clang as the compiler, if clang can link a sanitizer: it compiles such code twice
+# as fast as g++. A tree that is configured already keeps its compiler.
+with_clang() (
+  if [[ -z ${CXX:-} ]] && clang++-19 -fsanitize=address,undefined -x c++ -o /dev/null - <<<'int main() {}' 2>/dev/null; then
+    export CC=clang-19 CXX=clang++-19
+  fi
+  "$@"
+)
+
+# Where tests that passed at the second try are named, a line each.
+second_tries=build/passed_at_second_try.txt
+forget_second_tries() { mkdir -p build && : >"$second_tries"; }
+say_second_tries() {
+  local name
+  while read -r name; do
+    say "FAILED ONCE, passed at the second try: $name"
+  done <"$second_tries"
+}
+
+# tests_in PRESET AT_ONCE [FLAG...]: ctest in one build tree. Tests that cannot share the machine are marked in CMake.
+tests_in() {
+  local preset=$1 at_once=$2
+  shift 2
+  local without_gpu=()
+  [[ -e /dev/nvidiactl ]] || without_gpu=(-LE gpu)
+  ctest --preset "$preset" -j "$at_once" --no-tests=error "${without_gpu[@]}" "$@"
+}
+
+# tests_twice_in ...: the same for tests with real processes and real time limits, which a busy machine can make
+# late. One that fails is run once more; if that passes, say_second_tries names it, so that it gets mended.
+# What a sanitizer reports is a fault, however often it is seen.
+tests_twice_in() {
+  local log=build/tests.$1.log status=0
+  tests_in "$@" --repeat until-pass:2 | tee "$log" || status=$?
+  local number
+  sed -nE 's/^.*Test +#([0-9]+): .*\*\*\*.*/\1/p' "$log" | sort -u | while read -r number; do
+    sed -nE "s/^.*Test +#$number: (.*[^ .]) \.*   Passed .*/\1 ($1)/p" "$log"
+  done >>"$second_tries"
+  if grep -qE 'WARNING: ThreadSanitizer|ERROR: (Address|Leak)Sanitizer|runtime error: ' "$log"; then
+    say "a sanitizer has reported something: see above, and $log"
+    status=1
+  fi
+  return "$status"
+}

@@ -5,7 +5,8 @@
 #   scripts/setup.sh test     also clang, for the build with AddressSanitizer
 #   scripts/setup.sh check    also clang-tidy, clang-format and libFuzzer
 #
-# Debian packages by name (as root or with sudo), torch and pytest into .venv. With LIBTORCH_ROOT or
+# Debian packages by name (as root or with sudo), torch and pytest into .venv. `packages` as a second word installs the
+# first alone, which are enough for the layers without torch; `venv` the second alone. With LIBTORCH_ROOT or
 # LOCKSTEP_PYTHON set, that one is used and no .venv is made. LOCKSTEP_SETUP=off installs nothing.
 source "$(dirname "$0")/common.sh"
 
@@ -111,21 +112,31 @@ install_clang_tidy() {
     die "pip could not install clang-tidy into .venv-lint: see its message above"
 }
 
-main() {
-  [[ ${LOCKSTEP_SETUP:-on} == off ]] && return
+install_all_packages() {
   local wanted=("${packages[@]}")
-  [[ ${1:-} == check ]] && wanted+=("${check_packages[@]}")
+  [[ $1 == check ]] && wanted+=("${check_packages[@]}")
   install_packages "${wanted[@]}"
-  [[ ${1:-} == check ]] && install_clang_tidy
   install_if_possible "images are made for make train" dataset-fashion-mnist
-  if [[ ${1:-} == test ]]; then
+  if [[ $1 == test ]]; then
     install_if_possible "g++ makes the build with AddressSanitizer, in twice the time" "${test_packages[@]}"
   fi
+}
+
+install_python_packages() {
+  [[ $1 == check ]] && install_clang_tidy
   if [[ -n ${LOCKSTEP_PYTHON:-} || -n ${LIBTORCH_ROOT:-} ]]; then
     say "using ${LOCKSTEP_PYTHON:-LibTorch at $LIBTORCH_ROOT}; no .venv"
   else
     install_venv
   fi
+}
+
+# main [test|check] [packages|venv]
+main() {
+  local purpose=${1:-} part=${2:-}
+  [[ ${LOCKSTEP_SETUP:-on} == off ]] && return
+  [[ $part == venv ]] || install_all_packages "$purpose"
+  [[ $part == packages ]] || install_python_packages "$purpose"
 }
 
 main "$@"

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from marks import also_long
 from training import checkpoint, command, environment, start, train, write_idx
 
 RUN = "runs/data-convnet"
@@ -76,8 +77,9 @@ def test_a_full_disk(folder, small_disk):
     assert (run / "finished").exists()
 
 
-@pytest.mark.parametrize("number, flags", [(signal.SIGTERM, []), (signal.SIGTERM, ["--nproc", 2]),
-                                           (signal.SIGUSR1, ["--nproc", 2, "--max-restarts", 3])])
+@pytest.mark.parametrize("number, flags", [
+    (signal.SIGUSR1, ["--nproc", 2, "--max-restarts", 3]),
+    *also_long((signal.SIGTERM, []), (signal.SIGTERM, ["--nproc", 2]))])
 def test_a_stop_on_a_full_disk_is_not_told_as_resumable(folder, small_disk, number, flags):
     job = start(folder, *FLAGS, "--epochs", 1000, *flags)
     run = folder / RUN

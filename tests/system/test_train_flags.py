@@ -7,6 +7,7 @@ import re
 import pytest
 import torch
 
+from marks import also_long
 from training import checkpoint, losses, metrics, summary, train, weights, write_idx
 
 SHORT = ["data", "--batch-size", 32, "--epochs", 1, "--log-interval", 1]
@@ -26,13 +27,15 @@ def plain(shared):
 
 
 @pytest.mark.parametrize("flags", [
-    ["--seed", 1], ["--lr", 0.1], ["--lr-base", 1], ["--momentum", 0.5], ["--weight-decay", 0.5], ["--opt", "nesterov"],
-    ["--opt", "adam"], ["--opt", "adamw"], ["--sched", "constant"], ["--sched", "linear"],
-    ["--sched", "step", "--decay-epochs", 0.2], ["--min-lr", 0.01], ["--warmup-epochs", 0.5], ["--smoothing", 0.1], ["--clip-grad", 0.1],
-    ["--clip-grad", 0.001, "--clip-mode", "value"], ["--mixup", 0.4], ["--cutmix", 1], ["--reprob", 0.9], ["--hflip", 0.5], ["--crop-padding", 2],
-    ["--amp", "bf16"], ["--amp", "fp16"], ["--amp", "O1"], ["--amp", "O2"], ["--amp", "O3"], ["--grad-accum", 2],
-    ["--model", "mlp"], ["--lr-base", 1, "--lr-base-size", 512],
-    ["--warmup-epochs", 0.5, "--warmup-lr", 0.01], ["--sched", "step", "--decay-epochs", 0.2, "--decay-rate", 0.5],
+    ["--seed", 1], ["--lr", 0.1], ["--opt", "adamw"], ["--sched", "linear"], ["--warmup-epochs", 0.5], ["--smoothing", 0.1],
+    ["--clip-grad", 0.1], ["--mixup", 0.4], ["--crop-padding", 2], ["--amp", "bf16"], ["--amp", "O2"], ["--grad-accum", 2],
+    ["--model", "mlp"],
+    *also_long(
+        ["--lr-base", 1], ["--momentum", 0.5], ["--weight-decay", 0.5], ["--opt", "nesterov"], ["--opt", "adam"],
+        ["--sched", "constant"], ["--sched", "step", "--decay-epochs", 0.2], ["--min-lr", 0.01],
+        ["--clip-grad", 0.001, "--clip-mode", "value"], ["--cutmix", 1], ["--reprob", 0.9], ["--hflip", 0.5],
+        ["--amp", "fp16"], ["--amp", "O1"], ["--amp", "O3"], ["--lr-base", 1, "--lr-base-size", 512],
+        ["--warmup-epochs", 0.5, "--warmup-lr", 0.01], ["--sched", "step", "--decay-epochs", 0.2, "--decay-rate", 0.5]),
 ], ids=lambda flags: "".join(map(str, flags)))
 def test_losses_change(shared, plain, flags):
     name = "".join(map(str, flags)).strip("-")
@@ -43,11 +46,12 @@ def test_losses_change(shared, plain, flags):
     assert all(loss == loss for loss in map(float, found)), "not a number"
 
 
-@pytest.mark.parametrize("flags", [["--amp", "O0"], ["--workers", 2], ["--validation-batch-size", 7],
-                                   ["--find-unused-parameters"], ["--checkpoint-interval", 3, "--strict"], ["--data-dir", "data"],
-                                   ["--cuda-graph", "--cudnn-benchmark", "--tf32", "off"],
-                                   ["--backend", "gloo", "--nproc", 1, "--timeout", 60]],
-                         ids=lambda flags: "".join(map(str, flags)))
+@pytest.mark.parametrize("flags", [
+    ["--workers", 2], ["--validation-batch-size", 7], ["--find-unused-parameters"],
+    *also_long(
+        ["--amp", "O0"], ["--checkpoint-interval", 3, "--strict"], ["--data-dir", "data"],
+        ["--cuda-graph", "--cudnn-benchmark", "--tf32", "off"], ["--backend", "gloo", "--nproc", 1, "--timeout", 60]),
+], ids=lambda flags: "".join(map(str, flags)))
 def test_losses_stay(shared, plain, flags):
     name = "stay" + "".join(map(str, flags))
     train(shared, *SHORT, "--output", name, *flags)

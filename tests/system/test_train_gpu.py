@@ -106,7 +106,7 @@ def test_the_screen_says_how_the_gpu_computes(folder, flags, words):
 
 
 def test_chosen_gpus_reach_the_ranks(folder):
-    """Of an environment that shows none, so that what the flag says decides."""
+    """The environment shows none, so the flag decides."""
     out = train(folder, "data", "--nproc", 1, "--fast-dev-run", 4, "--gpu-ids", 0).stdout
     assert "steps to be recorded as a CUDA graph" in out
 

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from marks import also_long
 from training import BIN, checkpoint, command, environment, metrics, ranks, start, train, wait_for_steps, weights, write_idx
 
 # 20 steps an epoch: enough that a rank dies while the run goes on.
@@ -49,7 +50,7 @@ def kill_at_step(folder, run, step, job):
     os.kill(ranks(folder)[1], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("resume", ["path", "best", "no"])
+@pytest.mark.parametrize("resume", ["no", *also_long("path", "best")])
 def test_a_restart_goes_on_from_the_jobs_own_checkpoint(folder, resume):
     train(folder, *FLAGS)
     first = folder / "first"
@@ -124,6 +125,7 @@ def test_a_script_around_the_program_is_no_other_job(folder):
     assert [path.name for path in (folder / "runs").iterdir()] == ["data-convnet"]
 
 
+@pytest.mark.long
 def test_a_finished_run_that_goes_on_is_not_finished(folder):
     train(folder, *FLAGS)
     run = folder / RUN

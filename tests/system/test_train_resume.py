@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from marks import also_long
 from training import checkpoint, losses, metrics, require_same, start, summary, train, wait_for_steps, weights, write_idx
 
 RUN = "runs/data-convnet"
@@ -38,7 +39,7 @@ def test_a_run_has_each_step_and_epoch_once(whole):
     assert list(summary(whole)[0]) == ["epoch", "train_loss", "eval_loss", "eval_top1", "eval_top5", "lr"]
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 75)])
+@pytest.mark.parametrize("number, code", [(signal.SIGTERM, 143), *also_long((signal.SIGINT, 130), (signal.SIGUSR1, 75))])
 def test_a_signal_stops_in_order_and_the_same_command_goes_on(folder, whole, number, code):
     job = start(folder, *FLAGS)
     wait_for_steps(folder / RUN, 25, job)
@@ -74,6 +75,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(folder, whole
     require_same(folder / RUN, whole)
 
 
+@pytest.mark.long
 def test_killed_ranks_go_on_from_the_last_checkpoint(folder, whole):
     flags = [*FLAGS, "--checkpoint-interval", 7]
     for steps in (10, 30, 45):
@@ -132,6 +134,7 @@ def test_other_settings_are_refused_with_the_difference(folder):
     assert "HINT: --global-batch-size 32 is the same batch" in train(folder, *flags, code=2).stderr
 
 
+@pytest.mark.long
 def test_one_rank_goes_on_with_the_batches_of_two(folder, whole):
     """Not to the bit: batch norm sees other batches. The samples of each step are the same."""
     job = start(folder, *FLAGS)

@@ -10,6 +10,7 @@ import subprocess
 import pytest
 
 from conftest import BIN, wait_for
+from marks import also_long
 from training import checkpoint, environment, losses, start, summary, train, write_idx
 
 SHORT = ["data", "--batch-size", 32, "--epochs", 1, "--log-interval", 1]
@@ -119,8 +120,9 @@ def test_what_is_no_data_says_what_is_expected(tmp_path):
 
 @pytest.mark.parametrize("starter", [["torchrun"], ["lockstep", "run"], ["srun"]], ids="-".join)
 @pytest.mark.parametrize("flags, hint", [
-    (["--max-restarts", 2], "leave --max-restarts out"), (["--nodes", 2, "--nr", 1], "leave --nodes, --nr out"),
-    (["--rank", 0], "leave --rank out"), (["--gpu-ids", "0"], "CUDA_VISIBLE_DEVICES=0"),
+    (["--max-restarts", 2], "leave --max-restarts out"), *also_long(
+        (["--nodes", 2, "--nr", 1], "leave --nodes, --nr out"), (["--rank", 0], "leave --rank out"),
+        (["--gpu-ids", "0"], "CUDA_VISIBLE_DEVICES=0")),
 ], ids=lambda value: "".join(map(str, value)) if isinstance(value, list) else "")
 def test_flags_that_a_launched_rank_would_ignore_are_refused(shared, starter, flags, hint):
     """By what each starter tells its ranks; they meet nobody, since this is found first."""
@@ -229,7 +231,7 @@ def test_two_nodes_of_a_job(shared):
 
 
 def environs_of(argument):
-    """Of all processes that were given it."""
+    """The environments of all processes that were given it."""
     found = []
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

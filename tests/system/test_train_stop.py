@@ -9,6 +9,7 @@ import time
 import pytest
 
 from conftest import stop, wait_for
+from marks import also_long
 from training import (checkpoint, command, environment, metrics, require_same, start, stop_rank, train,
                       wait_for_steps, write_idx)
 
@@ -51,8 +52,8 @@ def assert_all_gone(launcher, within):
     wait_for(lambda: not launcher.marked(), within, "no process is left")
 
 
-@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129),
-                                          (signal.SIGUSR1, 75)])
+@pytest.mark.parametrize("number, code", [
+    (signal.SIGINT, 130), *also_long((signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGUSR1, 75))])
 def test_a_signal_stops_the_validation_and_the_same_command_goes_on(tmp_path, data, whole, number, code):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS, preexec_fn=hear_hangups)
@@ -87,6 +88,7 @@ def test_a_second_signal_ends_all_at_once(tmp_path, data, whole, launcher):
     require_same(tmp_path / RUN, whole)
 
 
+@pytest.mark.long
 def test_a_second_signal_ends_a_rank_without_a_launcher(tmp_path, data):
     (tmp_path / "data").symlink_to(data)
     job = start(tmp_path, *FLAGS, "--nproc", 1)
