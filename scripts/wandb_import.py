@@ -69,7 +69,7 @@ def read_toml(file):
 
 
 def highest_lr(run):
-    """Of what was logged; nothing if that is nothing."""
+    """The highest learning rate that was logged; None if there is none."""
     file = run / "metrics.jsonl"
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     return max((json.loads(line).get("lr") or 0 for line in lines), default=0) or None

@@ -39,7 +39,7 @@ def folder_of(options):
 
 
 def last_epoch(command):
-    """Of metrics.jsonl: images/s, and the part of the time that passed waiting for data."""
+    """Images/s, and the part of the time that passed waiting for data, as metrics.jsonl has them."""
     (file,) = pathlib.Path(command[command.index("--output") + 1]).glob("*/metrics.jsonl")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     lines = [line for line in lines if "loss" in line and line["epoch"] == FLAGS[FLAGS.index("--epochs") + 1] - 1]

@@ -81,9 +81,10 @@ class BackendRegistry {
 
 // Each registers its backend if that was compiled in, else does nothing.
 // A new backend is a folder in backends/ with a missing.cpp for machines without its library, a
-// register_ function here, a call of it in built_in(), why it may be missing in find(), an entry in
-// ROOMS of cmake/check_layers.py, tests, and a row in docs/guides/process-groups.md; mpi/ is the
-// model. A program's own backend needs none of this, but add().
+// register_ function here, a call of it in built_in(), why it may be missing in find(), its sources
+// in lockstep/comm/CMakeLists.txt, its library in cmake/ (as Mpi.cmake), an entry in ROOMS of
+// cmake/check_layers.py, tests, and a row in docs/guides/process-groups.md; mpi/ is the model. A
+// program's own backend needs none of this, but add().
 void register_gloo(BackendRegistry& registry);
 void register_nccl(BackendRegistry& registry);
 void register_mpi(BackendRegistry& registry);

@@ -12,7 +12,8 @@ struct RunSetup {
   bool worker_names_logs = false;  // LogOptions::named_by_worker, unless --log-dir is given.
 };
 
-// Throws UsageError before anything is started; later errors are printed and become the exit code.
+// Throws UsageError before anything is started; later errors are printed and become the exit
+// code. docs/reference/exit-codes.md lists those.
 int run(const std::vector<std::string>& arguments, const RunSetup& setup);
 
 }  // namespace lockstep::launch

@@ -52,7 +52,7 @@ class SummaryCsv {
   // The first row's names are the header. Throws UsageError if a later row has other names.
   void write(const Metrics& row);
 
-  // As that of MetricsFile; the number is that of the first column.
+  // Drops the rows whose first column is greater than `last`, as MetricsFile::drop_after() does.
   void drop_after(std::int64_t last);
   void flush() { file_.flush(); }
 

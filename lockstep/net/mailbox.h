@@ -49,7 +49,7 @@ class Mailbox {
   MessagePointer receive(int from, std::uint64_t tag, std::span<std::byte> data,
                          std::shared_ptr<const void> owner);
 
-  // Gives up a message whose time is over: if it is not done, it fails with these words. If it is a
+  // Gives up a message that timed out: if it is not done, it fails with these words. If it is a
   // receive, what comes for it goes to the next receive, even if it is already under way. Returns
   // when the message is done, within moments; it may have been delivered just now.
   void give_up(const MessagePointer& message, const std::string& words);

@@ -1,8 +1,8 @@
 // Decoded images in one file that is mapped into memory, for whoever reads them more than once.
 //
 // Threads and processes of a host share the file: each image is decoded by whoever needs it first
-// and is there for all from then on. Whoever is killed meanwhile leaves nothing half done, and no
-// image is used whose checksum is wrong.
+// and is there for all from then on. A killed process leaves no partial entry, and an entry with a
+// wrong checksum is not used.
 #pragma once
 
 #include <atomic>

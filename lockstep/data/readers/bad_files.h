@@ -79,14 +79,14 @@ class BadFiles {
   std::map<std::string, Reason> reasons_;
 };
 
-// The first file behind `index`, around the end of `size`, that is not known to be bad and may take
-// the place of another one; nothing if there is none. An empty `may_replace`: each may.
+// The first usable file after `index`, wrapping around at `size`: one that is not known to be bad,
+// and that `may_replace` accepts; an empty `may_replace` accepts all. Nothing if there is none.
 std::optional<std::int64_t> first_replacement(std::int64_t index, std::int64_t size,
                                               const BadFiles& bad,
                                               const std::function<bool(std::int64_t)>& may_replace);
 
 // Reads sample `index` of `size` with `read(i)`; if that throws IoError, the file is recorded and
-// the first good one behind it, around the end, is read with `replace(i)` in its place. A file that
+// the first good one after it, wrapping around, is read with `replace(i)` in its place. A file that
 // is known to be bad is not read again as a replacement, so a long run of bad files costs little.
 // Which sample comes is the same on every rank and in every epoch if `replace` depends on nothing
 // but the file. Throws IoError if no file can be read, or there are too many bad ones, and every

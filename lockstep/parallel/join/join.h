@@ -1,5 +1,5 @@
 // Ranks whose inputs end at different times: what they tell each other, with PyTorch's messages, so
-// that ranks in Python can take part.
+// that ranks in Python can take part. How ranks join a job: comm/init_process_group.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -69,8 +69,9 @@ class GradientCheck {
   // averaged, is not finite: that is the same on all ranks, and all of them leave out the step.
   [[nodiscard]] bool check(std::int64_t step, const GradScaler* scaler = nullptr);
 
-  // What the last check() found: the first parameter, in the network's order, whose gradient was
-  // bad on this rank; under kSkip, if there is none, whose average was; nothing if all was finite.
+  // What the last check() found: the first parameter, in the network's order, with a bad gradient
+  // on this rank. With kSkip, if this rank has none, the first one with a bad average. Nothing if
+  // all was finite.
   [[nodiscard]] const std::optional<std::string>& first() const { return first_; }
 
   // The first parameter whose gradient, as it is now, is infinite or NaN.

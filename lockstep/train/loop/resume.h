@@ -38,7 +38,7 @@ void require_initial_weights(const std::string& path);
 std::string resumed_text(const LoadedCheckpoint& loaded, const Position& position,
                          const TrainConfig& config);
 
-// Those of a checkpoint's args; none of another program's.
+// The settings in a checkpoint's args; empty if another program wrote it.
 Settings settings_in(const checkpoint::Value& args);
 
 // Which job saved the checkpoint; empty if it does not say. set_job() does nothing for an empty

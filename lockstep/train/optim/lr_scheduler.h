@@ -3,8 +3,8 @@
 //   CosineAnnealingLR cosine(optimizer, {.t_max = epochs});
 //   ... after the steps of each epoch: cosine.step();
 //
-// For `lockstep train --sched` a schedule also needs its name in config/config.cpp and
-// loop/recipe.cpp.
+// For `lockstep train --sched` a schedule also needs its name in config/config.{h,cpp},
+// loop/recipe.cpp and docs/reference/options.md.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 namespace lockstep::train {
 
-// Those of --config.
+// The values of --config.
 std::vector<std::string> config_files(const CLI::App& app);
 
 // Before the words are parsed. "--flag=" has no value: CLI11 would take the next word, a flag
@@ -22,7 +22,7 @@ void require_sound_files(const CLI::App& app, const std::string& what);
 
 // The words that no flag took.
 [[noreturn]] void refuse_extras(const CLI::App& app);
-// Of several --data-dir the last counts, as of every flag; DATA beside another one is a slip.
+// The last of several --data-dir counts, as with every flag; DATA beside another one is a slip.
 void require_one_data(const CLI::Option& option, int argc, const char* const* argv);
 
 }  // namespace lockstep::train

@@ -21,8 +21,8 @@ class CallCheck {
   // message, and little enough that a barrier does not notice (15 us at 1 Gbit/s).
   static constexpr std::size_t kPayloadBytes = 1920;
 
-  // All ranks of the lane send one, whatever they call. `lane` is null for a rank without one,
-  // which is told nothing. `payload` has at most kPayloadBytes.
+  // Every rank of the lane sends its check first, whichever collective it calls. A rank without a
+  // lane passes null, and receives nothing. `payload` has at most kPayloadBytes.
   CallCheck(const c10::intrusive_ptr<c10d::Backend>& lane, const std::string& call,
             const GlooWait& waiter, Deadline deadline, std::span<const std::byte> payload = {});
 

@@ -19,7 +19,7 @@ struct HostCard {
 
   static HostCard of_this_process();
   [[nodiscard]] std::string to_text() const;
-  // Text that is none gives a card with all of it as id: still equal for equal hosts.
+  // Text that cannot be parsed becomes the id as a whole, so equal texts still mean equal hosts.
   static HostCard from_text(const std::string& text);
 };
 

@@ -65,7 +65,8 @@ class HostLinks {
   // For Gloo's collectives, which may not notice that the group has ended.
   [[nodiscard]] const GlooWait& waiter() const { return waiter_; }
   void leave();
-  // With works that are not done: whoever waits for them gets an error, here and elsewhere.
+  // Leaves although works are unfinished: whoever waits for them gets an error, here and on the
+  // other ranks.
   void leave_at_once();
 
  private:
@@ -74,7 +75,7 @@ class HostLinks {
   // Tells the others where this rank listens, and hears it of them.
   void exchange_places(const std::vector<int>& ports, int size, Deadline deadline);
   [[nodiscard]] bool has_ended() const;
-  // In a collective whose time is over.
+  // In a collective that timed out.
   struct Asked {
     std::set<int> late;  // Hosts with a rank that has not begun it.
     std::set<int> mute;  // Hosts with a rank that does not answer: it may be stopped.

@@ -10,7 +10,7 @@
 
 namespace lockstep::comm {
 
-// A receive whose time is over, in a wait or in its future, is complete and stays failed: the
+// A receive that timed out, in a wait or in its future, is complete and stays failed: the
 // message, should it come, is for the next receive, and the group goes on. Any other wait that
 // fails ends the group on all ranks. All throw PeerError that begins with the name of the call; in
 // a fork of the process that started it, UsageError. Its future is completed by the group's
