@@ -12,6 +12,7 @@
 #include "lockstep/data/transforms/get_params.h"
 #include "lockstep/data/transforms/lazy_image.h"
 #include "lockstep/data/transforms/rand_augment.h"
+#include "lockstep/data/transforms/resample.h"
 
 namespace lockstep::data {
 namespace {
@@ -248,6 +249,7 @@ void Compose::finish(const LazyImage& image, SampleRandom& random, std::span<flo
 
 FloatImage Compose::finish(const LazyImage& image, SampleRandom& random) const {
   const Size size = image.size();
+  require_possible(size);
   FloatImage result{.size = size,
                     .values = std::make_unique_for_overwrite<float[]>(
                         static_cast<std::size_t>(3 * size.height * size.width))};

@@ -6,6 +6,7 @@
 
 #include "lockstep/data/decode/image.h"
 #include "lockstep/data/transforms/normalize.h"
+#include "lockstep/data/transforms/resample.h"
 #include "lockstep/data/transforms/transforms.h"
 
 namespace lockstep::data {
@@ -17,7 +18,7 @@ class LazyImage {
   // The box of the picture, resized.
   LazyImage(Image pixels, const FloatBox& box, Size size, Interpolation interpolation);
 
-  [[nodiscard]] Size size() const { return size_; }
+  [[nodiscard]] Size size() const { return {resized_.window.height, resized_.window.width}; }
 
   void crop(const Box& box, const Color& fill = {0, 0, 0});
   void resize(Size size, Interpolation interpolation);
@@ -33,11 +34,13 @@ class LazyImage {
 
  private:
   [[nodiscard]] bool is_resized() const;
+  void keep_size();
+  [[nodiscard]] Box unflipped(Box box) const;
 
   Image owned_;  // Where they are not somebody else's.
   ImageView view_;
-  FloatBox box_;  // A part of the view.
-  Size size_;     // What the box becomes.
+  FloatBox box_;     // A part of the view.
+  Resized resized_;  // What the box becomes, and what is left of that.
   Interpolation interpolation_ = Interpolation::kBilinear;
   bool flip_x_ = false;
   bool flip_y_ = false;

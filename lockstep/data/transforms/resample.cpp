@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <string>
 
 #include "lockstep/base/error.h"
@@ -45,12 +44,15 @@ std::int32_t rounded(double weight) {
   return static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-// `length` pixels from `start` become `results` of them; the side has `pixels` in all.
+// `length` pixels from `start` become `results` of them; the side has `pixels` in all. From result
+// `first` on `wanted` are looked at.
 struct Side {
   std::int64_t pixels;
   std::int64_t results;
   double start;
   double length;
+  std::int64_t first;
+  std::int64_t wanted;
 };
 
 Weights weights_of(const Filter& filter, const Side& side) {
@@ -59,7 +61,7 @@ Weights weights_of(const Filter& filter, const Side& side) {
   const double reach = filter.reach * stretch;
   const auto pixels = static_cast<std::int32_t>(side.pixels);
   const auto center_of = [&](std::int64_t i) {
-    return side.start + (static_cast<double>(i) + 0.5) * scale;
+    return side.start + (static_cast<double>(side.first + i) + 0.5) * scale;
   };
   const auto begin_of = [&](double center) {
     return std::max(static_cast<std::int32_t>(center - reach + 0.5), std::int32_t{0});
@@ -68,13 +70,13 @@ Weights weights_of(const Filter& filter, const Side& side) {
     return std::min(static_cast<std::int32_t>(center + reach + 0.5), pixels);
   };
   Weights all;
-  for (std::int64_t i = 0; i < side.results; ++i) {
+  for (std::int64_t i = 0; i < side.wanted; ++i) {
     all.count = std::max(all.count, end_of(center_of(i)) - begin_of(center_of(i)));
   }
   std::vector<double> weights(static_cast<std::size_t>(all.count));
-  all.first.reserve(static_cast<std::size_t>(side.results));
-  all.weights.resize(static_cast<std::size_t>(side.results) * weights.size());
-  for (std::int64_t i = 0; i < side.results; ++i) {
+  all.first.reserve(static_cast<std::size_t>(side.wanted));
+  all.weights.resize(static_cast<std::size_t>(side.wanted) * weights.size());
+  for (std::int64_t i = 0; i < side.wanted; ++i) {
     const double center = center_of(i);
     const std::int32_t first = std::min(begin_of(center), pixels - all.count);
     std::ranges::fill(weights, 0.0);
@@ -91,16 +93,34 @@ Weights weights_of(const Filter& filter, const Side& side) {
   return all;
 }
 
+// Leaves pixels out to which no weight leads: those before `first`, and those from `end` on.
+struct Pixels {
+  std::int64_t first;
+  std::int64_t end;
+};
+
+Pixels cut_to_what_counts(Weights& all) {
+  const auto [low, high] = std::ranges::minmax(all.first);
+  for (std::int32_t& first : all.first) {
+    first -= low;
+  }
+  return {low, high + all.count};
+}
+
 // What Pillow 13 does: rows come first where they become fewer by more than twice what columns do.
 bool takes_rows_first(ImageView image, Size size) {
   return size.height < image.height && image.height - size.height > 2 * (image.width - size.width);
 }
 
+Image make_result(Size size) {
+  require_possible(size);
+  return make_image(size.width, size.height, kMostPixels);
+}
+
 // As Pillow steps through a side, adding up.
-std::vector<std::int64_t> nearest_pixels(std::int64_t pixels, std::int64_t results, double start,
-                                         double length) {
-  const double scale = length / static_cast<double>(results);
-  double place = start + scale * 0.5;
+std::vector<std::int64_t> nearest_pixels(std::int64_t pixels, std::int64_t results) {
+  const double scale = static_cast<double>(pixels) / static_cast<double>(results);
+  double place = scale * 0.5;
   std::vector<std::int64_t> chosen(static_cast<std::size_t>(results));
   for (std::int64_t& pixel : chosen) {
     pixel = std::clamp(static_cast<std::int64_t>(place), std::int64_t{0}, pixels - 1);
@@ -109,10 +129,10 @@ std::vector<std::int64_t> nearest_pixels(std::int64_t pixels, std::int64_t resul
   return chosen;
 }
 
-Image resize_nearest(ImageView image, const FloatBox& box, Size size) {
-  const auto columns = nearest_pixels(image.width, size.width, box.left, box.width);
-  const auto rows = nearest_pixels(image.height, size.height, box.top, box.height);
-  Image out = make_image(size.width, size.height, std::numeric_limits<std::int64_t>::max());
+Image resize_nearest(ImageView image, Size size) {
+  Image out = make_result(size);
+  const auto columns = nearest_pixels(image.width, size.width);
+  const auto rows = nearest_pixels(image.height, size.height);
   for (std::int64_t y = 0; y < size.height; ++y) {
     const std::uint8_t* from = image.row(rows[static_cast<std::size_t>(y)]);
     std::uint8_t* to = out.row(y);
@@ -133,22 +153,37 @@ FloatBox whole(const ImageView& image) {
           .height = static_cast<double>(image.height)};
 }
 
-RowResizer::RowResizer(ImageView image, const FloatBox& box, Size size, Interpolation interpolation)
-    : image_(image),
-      size_(size),
-      same_width_(box.left == 0 && box.width == static_cast<double>(size.width) &&
-                  image.width == size.width),
-      same_height_(box.top == 0 && box.height == static_cast<double>(size.height) &&
-                   image.height == size.height),
-      rows_first_(same_height_ || takes_rows_first(image, size)),
-      columns_(
-          weights_of(filter_of(interpolation), {image.width, size.width, box.left, box.width})),
-      rows_(weights_of(filter_of(interpolation), {image.height, size.height, box.top, box.height})),
-      stride_(static_cast<std::size_t>(size.width) * 3 + 1),
+void require_possible(Size result) {
+  if (result.height > kMostPixels / result.width) {
+    throw IoError("resizing it gives " + std::to_string(result.width) + "x" +
+                  std::to_string(result.height) + " pixels, expected at most " +
+                  std::to_string(kMostPixels) + " in all");
+  }
+}
+
+RowResizer::RowResizer(ImageView image, const FloatBox& box, const Resized& resized,
+                       Interpolation interpolation)
+    : window_(resized.window),
+      same_width_(box.left == 0 && box.width == static_cast<double>(resized.size.width) &&
+                  image.width == resized.size.width),
+      same_height_(box.top == 0 && box.height == static_cast<double>(resized.size.height) &&
+                   image.height == resized.size.height),
+      rows_first_(same_height_ || takes_rows_first(image, resized.size)),
+      columns_(weights_of(filter_of(interpolation), {image.width, resized.size.width, box.left,
+                                                     box.width, window_.left, window_.width})),
+      rows_(weights_of(filter_of(interpolation), {image.height, resized.size.height, box.top,
+                                                  box.height, window_.top, window_.height})),
+      stride_(static_cast<std::size_t>(window_.width) * 3 + 1),
       ring_(rows_.count + 1),
-      pixels_(std::make_unique_for_overwrite<PixelPair[]>(static_cast<std::size_t>(image.width))),
       out_(std::make_unique_for_overwrite<std::uint8_t[]>(2 * stride_)),
       inputs_(static_cast<std::size_t>(rows_.count)) {
+  const Pixels counting = cut_to_what_counts(columns_);
+  image_ = same_width_
+               ? image.part({.left = window_.left, .width = window_.width, .height = image.height})
+               : image.part({.left = counting.first,
+                             .width = counting.end - counting.first,
+                             .height = image.height});
+  pixels_ = std::make_unique_for_overwrite<PixelPair[]>(static_cast<std::size_t>(image_.width));
   if (rows_first_) {
     blended_ = std::make_unique_for_overwrite<std::uint8_t[]>(2 * row_bytes());
   } else {
@@ -169,7 +204,7 @@ void RowResizer::narrow(const RowPair& rows, const RowPairOut& out) {
 
 std::span<const std::uint8_t> RowResizer::blend(std::int64_t y, std::uint8_t* out) {
   if (same_height_) {
-    return image_row(y);
+    return image_row(window_.top + y);
   }
   const std::int64_t first = rows_.first[static_cast<std::size_t>(y)];
   for (std::int64_t k = 0; k < rows_.count; ++k) {
@@ -186,7 +221,7 @@ const std::uint8_t* RowResizer::next_rows_first(std::int64_t y) {
     return out_.get() + stride_;
   }
   const auto upper = blend(y, blended_.get());
-  const auto lower = y + 1 < size_.height ? blend(y + 1, blended_.get() + row_bytes()) : upper;
+  const auto lower = y + 1 < window_.height ? blend(y + 1, blended_.get() + row_bytes()) : upper;
   narrow({upper, lower}, {out_.get(), out_.get() + stride_});
   return out_.get();
 }
@@ -211,21 +246,23 @@ const std::uint8_t* RowResizer::next() {
 }
 
 Image resize(ImageView image, Size size, Interpolation interpolation) {
-  return resize(image, whole(image), size, interpolation);
-}
-
-Image resize(ImageView image, const FloatBox& box, Size size, Interpolation interpolation) {
   if (size.height < 1 || size.width < 1 || image.height < 1 || image.width < 1) {
     throw UsageError("resize from " + std::to_string(image.height) + "x" +
                      std::to_string(image.width) + " to " + std::to_string(size.height) + "x" +
                      std::to_string(size.width) + " pixels: expected at least 1x1");
   }
   if (interpolation == Interpolation::kNearest) {
-    return resize_nearest(image, box, size);
+    return resize_nearest(image, size);
   }
-  Image out = make_image(size.width, size.height, std::numeric_limits<std::int64_t>::max());
-  RowResizer rows(image, box, size, interpolation);
-  for (std::int64_t y = 0; y < size.height; ++y) {
+  const Box all{.width = size.width, .height = size.height};
+  return resize(image, whole(image), {.size = size, .window = all}, interpolation);
+}
+
+Image resize(ImageView image, const FloatBox& box, const Resized& resized,
+             Interpolation interpolation) {
+  Image out = make_result({resized.window.height, resized.window.width});
+  RowResizer rows(image, box, resized, interpolation);
+  for (std::int64_t y = 0; y < out.height; ++y) {
     std::memcpy(out.row(y), rows.next(), out.row_bytes());
   }
   return out;

@@ -16,6 +16,9 @@
 
 namespace lockstep::data {
 
+// As much as a picture may get: 768 MiB.
+constexpr std::int64_t kMostPixels = 1 << 28;
+
 FloatBox whole(const ImageView& image);
 
 // What each pixel of a side is made of: as many pixels for each, some with weight 0 maybe, because
@@ -30,15 +33,27 @@ struct Weights {
   }
 };
 
+// A part of a picture that is resized.
+struct Resized {
+  Size size;   // Of the whole.
+  Box window;  // What is wanted of it.
+};
+
+// Throws IoError if a result would have more than kMostPixels, as that of a file with a single row
+// can.
+void require_possible(Size result);
+
 // Gives the rows of a resized picture one after another, so that a caller can flip and normalise
 // them while they are in the processor's cache. The picture must stay.
 class RowResizer {
  public:
-  // Takes the box of the image; like Pillow's, filters reach beyond the box, not beyond the image.
-  // Sides of size and box are positive and the box lies inside; the filter is not kNearest.
-  RowResizer(ImageView image, const FloatBox& box, Size size, Interpolation interpolation);
+  // Resizes the box of the image to the size, and gives the window of that; nothing outside of the
+  // window costs time or memory. Like Pillow's, filters reach beyond the box, not beyond the image.
+  // All sides are positive, box and window lie inside; the filter is not kNearest.
+  RowResizer(ImageView image, const FloatBox& box, const Resized& resized,
+             Interpolation interpolation);
 
-  // The next row, top first: size.width pixels, valid until the next call.
+  // The next row, top first: window.width pixels, valid until the next call.
   const std::uint8_t* next();
 
  private:
@@ -56,8 +71,8 @@ class RowResizer {
   }
   [[nodiscard]] std::size_t row_bytes() const { return static_cast<std::size_t>(image_.width) * 3; }
 
-  ImageView image_;
-  Size size_;
+  Box window_;
+  ImageView image_;  // All of its rows, and the columns that count.
   bool same_width_;
   bool same_height_;
   bool rows_first_;
@@ -74,8 +89,10 @@ class RowResizer {
   std::int64_t narrowed_ = 0;  // Rows of the image above this one went through the first pass.
 };
 
-// Throws UsageError unless all sides are positive.
+// Throws UsageError unless all sides are positive, and what require_possible() throws.
 Image resize(ImageView image, Size size, Interpolation interpolation);
-Image resize(ImageView image, const FloatBox& box, Size size, Interpolation interpolation);
+// What a RowResizer of these gives.
+Image resize(ImageView image, const FloatBox& box, const Resized& resized,
+             Interpolation interpolation);
 
 }  // namespace lockstep::data

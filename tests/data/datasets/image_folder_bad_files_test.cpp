@@ -87,6 +87,26 @@ TEST_F(ImageFolderBadFiles, AreReplacedByTheNextGoodOneWithItsClass) {
   EXPECT_EQ(plain.bad_files().count(), kBad);
 }
 
+// A line of pixels, which Resize makes as wide as it is told and far too long.
+TEST_F(ImageFolderBadFiles, AreThoseWhoseResultHasNoRoom) {
+  write_file(root() + "/a/00-line.ppm", "P6 2000000 1 255\n" + std::string(6'000'000, 'x'));
+  const Resize resize{.size = 256};
+  for (const auto& transforms :
+       {std::vector<Transform>{resize, ToTensor{}},
+        {resize, RandomHorizontalFlip{.p = 1}, ColorJitter{}, ToTensor{}}}) {
+    const ImageFolder set(index_image_folder(root()), Compose(transforms),
+                          ImageReading{.max_bad = -1});
+    ASSERT_TRUE(is_bad(set, 0));
+    EXPECT_EQ(set.get(0).data.size(1), 256);
+    EXPECT_THAT(set.bad_files().summary(),
+                HasSubstr("00-line.ppm': resizing it gives 512000000x256 pixels"));
+  }
+  const ImageFolder cropped(index_image_folder(root()),
+                            Compose({resize, CenterCrop{.size = 224}, ToTensor{}}),
+                            ImageReading{.max_bad = 0});
+  EXPECT_EQ(cropped.get(0).data.size(1), 224);
+}
+
 TEST_F(ImageFolderBadFiles, AreListedInOneSummary) {
   for (const CachePlace cache : {CachePlace::kNone, CachePlace::kRam}) {
     const ImageFolder set = images(-1, cache);
@@ -192,7 +212,11 @@ TEST_F(ImageFolderBadFiles, AFunctionThatFailsIsNotOne) {
   EXPECT_EQ(set.bad_files().count(), 0);
 }
 
-std::size_t memory_in_use() { return ::mallinfo2().uordblks; }
+// Large blocks, such as pixels, are counted apart.
+std::size_t memory_in_use() {
+  const auto heap = ::mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
 
 TEST(ImageFolderManyBadFiles, MemoryStaysFlatOver100000) {
   constexpr std::int64_t kFiles = 100'000;

@@ -5,12 +5,16 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/data/transforms/geometry.h"
 #include "lockstep/data/transforms/resample.h"
 #include "tests/data/pictures.h"
 
 namespace lockstep::data {
 namespace {
+
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
 
 // One step after another, with pixels in between: what the lazy picture must come to.
 class Eager {
@@ -78,6 +82,30 @@ TEST(LazyImage, PixelsThatAreGivenBackReplaceWhatWasThere) {
   lazy.set_pixels(test_picture({3, 4}));
   EXPECT_EQ(lazy.size(), (Size{3, 4}));
   EXPECT_EQ(pixels_text(lazy.take_pixels()), pixels_text(test_picture({3, 4})));
+}
+
+// Of a single column the whole would be 12 GiB.
+TEST(LazyImage, OnlyWhatIsCutFromALargeResultIsMade) {
+  const Image line = test_picture({65'500, 1});
+  LazyImage lazy(line);
+  lazy.resize({16'768'000, 256}, Interpolation::kBilinear);
+  lazy.crop({.left = 16, .top = 8'383'888, .width = 224, .height = 224});
+  const Image middle = lazy.take_pixels();
+  // 256 rows for each of the original.
+  const Image near = crop(line, {.top = 32'740, .width = 1, .height = 20});
+  const Image expected = resize(near, {20 * 256, 256}, Interpolation::kBilinear);
+  EXPECT_EQ(
+      pixels_text(middle),
+      pixels_text(crop(
+          expected, {.left = 16, .top = 8'383'888 - 32'740 * 256, .width = 224, .height = 224})));
+}
+
+TEST(LazyImage, AResultWithTooManyPixelsIsAFaultOfTheFile) {
+  const Image line = test_picture({65'500, 1});
+  LazyImage lazy(line);
+  lazy.resize({16'768'000, 256}, Interpolation::kBilinear);
+  EXPECT_THAT([&] { (void)lazy.take_pixels(); },
+              ThrowsMessage<IoError>(HasSubstr("resizing it gives 256x16768000 pixels")));
 }
 
 // A box between pixels takes part of those at its border, and nothing beyond them.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/transforms/geometry.h"
 #include "tests/data/pictures.h"
 
 namespace lockstep::data {
@@ -60,10 +61,30 @@ TEST(Resize, ABoxIsWhatIsSeen) {
   const Image image = test_picture({20, 30});
   const FloatBox box{.left = 4, .top = 6, .width = 10, .height = 8};
   const ImageView part = ImageView(image).part({.left = 4, .top = 6, .width = 10, .height = 8});
-  EXPECT_EQ(pixels_text(resize(image, box, {8, 10}, Interpolation::kBilinear)),
+  const Resized same{.size = {8, 10}, .window = {.width = 10, .height = 8}};
+  EXPECT_EQ(pixels_text(resize(image, box, same, Interpolation::kBilinear)),
             pixels_text(resize(part, {8, 10}, Interpolation::kBilinear)));
-  EXPECT_EQ(pixels_text(resize(image, box, {4, 5}, Interpolation::kNearest)),
-            pixels_text(resize(part, {4, 5}, Interpolation::kNearest)));
+}
+
+// Both sides larger, smaller or the same, and rows or columns first.
+TEST(Resize, AWindowHasThePixelsThatTheWholeHasThere) {
+  constexpr Box kWindows[] = {{.left = 3, .top = 2, .width = 5, .height = 4},
+                              {.left = 0, .top = 0, .width = 1, .height = 1},
+                              {.left = 7, .top = 5, .width = 4, .height = 3},
+                              {.left = 0, .top = 7, .width = 11, .height = 1}};
+  for (const Size from :
+       {Size{8, 11}, Size{8, 30}, Size{30, 11}, Size{40, 40}, Size{3, 4}, Size{90, 11}}) {
+    const Image image = test_picture(from);
+    for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
+      const Image all = resize(image, {8, 11}, interpolation);
+      for (const Box& window : kWindows) {
+        const Resized wanted{.size = {8, 11}, .window = window};
+        EXPECT_EQ(pixels_text(resize(image, whole(image), wanted, interpolation)),
+                  pixels_text(crop(all, window)))
+            << from.height << "x" << from.width << " " << window.left;
+      }
+    }
+  }
 }
 
 TEST(Resize, NothingCannotBeResized) {
