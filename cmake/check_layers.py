@@ -87,7 +87,7 @@ ROOMS = {
     },
     "data": {
         "decode": set(),
-        "readers": set(),
+        "readers": {"decode"},
         "samplers": set(),
         "workers": set(),
         "transforms": {"decode", "readers"},

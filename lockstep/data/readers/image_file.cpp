@@ -4,19 +4,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <span>
 #include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/data/decode/decode.h"
 #include "lockstep/data/readers/bad_files.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kMostFileBytes = std::size_t{1} << 30;
+constexpr std::size_t kBytesToKnowIt = 4096;
 
 // Other errors are trouble of the process, the machine or a file server.
 bool is_of_the_file(int error) {
@@ -53,6 +57,23 @@ bool is_of_the_file(int error) {
                    "the file server)");
 }
 
+// Makes the content as long as `size`, or as the file has become.
+void read_up_to(std::size_t size, int file, std::string& content) {
+  std::size_t done = content.size();
+  content.resize(size);
+  while (done < size) {
+    const ssize_t got = ::read(file, content.data() + done, size - done);
+    if (got < 0 && errno != EINTR) {
+      refuse_file("reading it");
+    }
+    if (got == 0) {  // It has become shorter.
+      break;
+    }
+    done += got > 0 ? static_cast<std::size_t>(got) : 0;
+  }
+  content.resize(done);
+}
+
 }  // namespace
 
 std::string read_image_file(const std::string& path) {
@@ -70,19 +91,11 @@ std::string read_image_file(const std::string& path) {
     throw IoError("it has " + size_text(size) + ", expected an image of at most " +
                   size_text(kMostFileBytes));
   }
-  std::string content(size, '\0');
-  std::size_t done = 0;
-  while (done < size) {
-    const ssize_t got = ::read(file.get(), content.data() + done, size - done);
-    if (got < 0 && errno != EINTR) {
-      refuse_file("reading it");
-    }
-    if (got == 0) {  // It has become shorter.
-      break;
-    }
-    done += got > 0 ? static_cast<std::size_t>(got) : 0;
+  std::string content;
+  read_up_to(std::min(size, kBytesToKnowIt), file.get(), content);
+  if (image_format(std::as_bytes(std::span(content)))) {
+    read_up_to(size, file.get(), content);
   }
-  content.resize(done);
   return content;
 }
 

@@ -5,9 +5,10 @@
 
 namespace lockstep::data {
 
-// Throws IoError if it cannot be read, is no regular file (a pipe would be waited for), or has more
-// than 1 GiB, and NotTheFile if the process or machine is in trouble instead. The error says why;
-// the caller knows the path.
+// Of a file that does not begin like an image the first bytes are enough to say so, and are all
+// that is read. Throws IoError if it cannot be read, is no regular file (a pipe would be waited
+// for), or has more than 1 GiB, and NotTheFile if the process or machine is in trouble instead. The
+// error says why; the caller knows the path.
 std::string read_image_file(const std::string& path);
 
 }  // namespace lockstep::data

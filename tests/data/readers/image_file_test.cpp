@@ -19,11 +19,20 @@ using ::testing::ThrowsMessage;
 
 TEST(ReadImageFile, GivesAllBytes) {
   const test::TemporaryFolder folder;
-  const std::string bytes = std::string(100'000, 'x') + '\0' + "end";
+  const std::string bytes = "P6" + std::string(100'000, 'x') + '\0' + "end";
   write_file(folder.file("a"), bytes);
   EXPECT_EQ(read_image_file(folder.file("a")), bytes);
   write_file(folder.file("b"), "");
   EXPECT_EQ(read_image_file(folder.file("b")), "");
+}
+
+TEST(ReadImageFile, TakesNoMemoryForALargeFileThatIsNoImage) {
+  const test::TemporaryFolder folder;
+  write_file(folder.file("film.jpg"), "RIFF");
+  ASSERT_EQ(::truncate(folder.file("film.jpg").c_str(), off_t{1} << 30), 0);
+  const std::string bytes = read_image_file(folder.file("film.jpg"));
+  EXPECT_EQ(bytes.substr(0, 4), "RIFF");
+  EXPECT_LT(bytes.capacity(), 10'000U);
 }
 
 TEST(ReadImageFile, DoesNotWaitForAPipe) {
