@@ -3,6 +3,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/keep_forever.h"
 #include "lockstep/data/workers/worker_pool_state.h"
 
 namespace lockstep::data {
@@ -19,9 +20,10 @@ void WorkerPool::State::wait_for_end(Worker& worker, std::unique_lock<std::mutex
 WorkerPool::~WorkerPool() {
   if (in_owner()) {
     stop_workers();
+  } else {
+    // In a fork: its lock may be held, and the threads cannot be joined.
+    keep_forever(std::move(state_));
   }
-  // In a fork the references of the threads are never given back, so the state stays as it is: its
-  // lock may be held, and the threads cannot be joined.
 }
 
 void WorkerPool::stop_workers() {
