@@ -185,7 +185,8 @@ std::int64_t DataLoader::size() const {
     return options.batch_sampler->size();
   }
   const std::int64_t samples = state_->sampler->size();
-  return (options.drop_last ? samples : samples + options.batch_size - 1) / options.batch_size;
+  const bool has_tail = !options.drop_last && samples % options.batch_size != 0;
+  return samples / options.batch_size + (has_tail ? 1 : 0);
 }
 
 void DataLoader::set_epoch(std::int64_t epoch) {
