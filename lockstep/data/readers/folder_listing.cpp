@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/printable.h"
 #include "lockstep/base/text/text.h"
 
 namespace lockstep::data {
@@ -58,7 +59,7 @@ void skip_file(SkippedByReason& skipped, const std::string& reason, const std::s
   files.reason = reason;
   ++files.count;
   if (files.examples.size() < kSkippedExamples) {
-    files.examples.push_back(path);
+    files.examples.push_back(printable_name(path));
   }
 }
 
@@ -95,7 +96,8 @@ void require_images(const ImageFolderIndex& index, const ImageFolderOptions& opt
   for (std::size_t i = 0; i < index.classes.size(); ++i) {
     if (index.class_counts[i] == 0) {
       const bool is_known = i < why.size() && !why[i].empty();
-      empty.push_back("'" + index.classes[i] + "'" + (is_known ? " (" + why[i] + ")" : ""));
+      empty.push_back("'" + printable_name(index.classes[i]) + "'" +
+                      (is_known ? " (" + why[i] + ")" : ""));
     }
   }
   if (!empty.empty() && !options.allow_empty) {

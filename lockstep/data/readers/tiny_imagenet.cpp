@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text/printable.h"
 #include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/byte_reader.h"
 #include "lockstep/data/readers/folder_listing.h"
@@ -29,7 +30,7 @@ std::string annotations_path(const std::string& root) { return root + "/val_anno
 // For messages: what is in a field may be long.
 std::string quoted_start(const std::string& field) {
   constexpr std::size_t kMost = 40;
-  return "'" + field.substr(0, kMost) + (field.size() > kMost ? "...'" : "'");
+  return "'" + printable_name(field.substr(0, kMost)) + (field.size() > kMost ? "...'" : "'");
 }
 
 ValAnnotation annotation_in(std::string_view text, const std::string& name, std::int64_t line) {

@@ -43,6 +43,15 @@ TEST(SkipFile, CountsAllAndKeepsTheFirstPaths) {
   EXPECT_THAT(all["reason"].examples, ElementsAre("first", "0", "1", "2", "3"));
 }
 
+TEST(SkipFile, NamesReachTheTerminalWithoutControlCharacters) {
+  SkippedByReason skipped;
+  skip_file(skipped, "reason", "a/\x1b[31m.txt");
+  EXPECT_THAT(skipped["reason"].examples, ElementsAre("a/?[31m.txt"));
+  const ImageFolderIndex index{.root = "photos", .classes = {"\x1b[2J"}, .class_counts = {0}};
+  EXPECT_THAT([&] { require_images(index, {}, {}); },
+              ThrowsMessage<IoError>(HasSubstr("no image of the class '?[2J'")));
+}
+
 TEST(WhyNoImage, GoesByTheEndOfTheNameInAnyCase) {
   EXPECT_EQ(why_no_image("x.JPEG", {}), "");
   EXPECT_EQ(why_no_image("x.webp", {}), "there is no decoder for .webp");

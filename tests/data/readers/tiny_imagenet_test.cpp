@@ -60,6 +60,7 @@ TEST(ParseValAnnotations, ABadLineIsNamedWithWhatIsExpected) {
   refused("val_1.JPEG n1 0 32 44 62", "1 fields");
   refused("val_1.JPEG\tn1\t0\t32\t44", "5 fields");
   refused("val_1.JPEG\tn1\t0\t32\t44\tx", "field 6 is 'x'");
+  refused("val_1.JPEG\tn1\t0\t32\t44\t\x1b[2J", "field 6 is '?[2J'");
   refused("\tn1" + std::string(kBox), "the image is ''");
   refused("../a.JPEG\tn1" + std::string(kBox), "the image is '../a.JPEG'");
   refused("val_1.JPEG\t\t0\t0\t0\t0", "the class is empty");
