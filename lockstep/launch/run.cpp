@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/base/abandoned_files.h"
 #include "lockstep/base/fd.h"
 #include "lockstep/launch/command/flags.h"
 #include "lockstep/launch/context.h"
@@ -76,7 +77,10 @@ int run(const std::vector<std::string>& arguments, const RunSetup& setup) {
     write_all(STDERR_FILENO, "lockstep run: logs go to " + context.folder.path + "\n");
   }
   show_nodes(context.options.nodes);
-  return supervise(context);
+  const int exit_code = supervise(context);
+  // Workers that were killed have left theirs.
+  remove_abandoned_files("/dev/shm", kImageCachePrefix);
+  return exit_code;
 }
 
 }  // namespace lockstep::launch

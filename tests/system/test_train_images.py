@@ -1,11 +1,12 @@
 """Images: bad files, caches, fast decoding, a part for the final evaluation, and augmentation."""
 
 import json
+import os
 import signal
 
 import pytest
 
-from training import losses, metrics, start, train, wait_for_steps, write_idx
+from training import losses, metrics, ranks, start, train, wait_for_steps, write_idx
 
 SMALL = ["photos", "--model", "mlp", "--input-size", 16, "--epochs", 1, "--log-interval", 1]
 
@@ -183,6 +184,20 @@ def test_a_run_with_a_cache_goes_on_without_it(tmp_path):
     assert job.returncode == 130, err
     assert "resumed from" in train(tmp_path, *flags).stdout
     assert losses(tmp_path / "runs/photos-mlp") == losses(tmp_path / "whole/photos-mlp")
+
+
+def test_the_launcher_gives_back_the_memory_that_killed_ranks_had_as_cache(tmp_path):
+    write_photos(tmp_path / "photos", train=100, val=10)
+    job = start(tmp_path, *SMALL, "--epochs", 100000, "--global-batch-size", 10, "--cache", "ram", "--nproc", 2)
+    wait_for_steps(tmp_path / "runs/photos-mlp", 12, job)
+    pids = ranks(tmp_path).values()
+    caches = {line.split()[-1] for pid in pids for line in open(f"/proc/{pid}/maps") if "/lockstep-images-" in line}
+    assert caches and all(map(os.path.exists, caches))
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    err = job.communicate(timeout=60)[1]
+    assert job.returncode == 128 + signal.SIGKILL, err
+    assert not any(map(os.path.exists, caches))
 
 
 @pytest.mark.parametrize("flags", [["--decode", "fast"], ["--cache", "ram", "--cache-shorter-side", 32], ["--hflip", 0]],

@@ -1,8 +1,5 @@
 #include "lockstep/data/cache/folder_cache.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -16,8 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/abandoned_files.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/fd.h"
 #include "lockstep/base/memory.h"
 #include "lockstep/data/cache/shared_file.h"
 #include "lockstep/data/readers/bad_files.h"
@@ -28,7 +25,6 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::string_view kPrefix = "lockstep-images-";
 constexpr std::int64_t kSamples = 32;  // Images that are decoded to guess the size of all.
 // Raise it when decode_image() or resize() gives other pixels.
 constexpr std::uint64_t kPixelsVersion = 1;
@@ -74,22 +70,6 @@ std::uint64_t file_hash(const std::string& root, const FolderImage& image) {
     hash.add(static_cast<std::uint64_t>(status.st_ino));
   }
   return hash.value();
-}
-
-// Removes caches that nobody uses and whose name begins so, except for one.
-void remove_stale(const std::string& folder, const std::string& prefix, const std::string& keep) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> listing(::opendir(folder.c_str()), ::closedir);
-  while (const dirent* entry = listing ? ::readdir(listing.get()) : nullptr) {
-    const std::string name = entry->d_name;
-    if (!name.starts_with(prefix) || name == keep) {
-      continue;
-    }
-    const std::string path = folder + "/" + name;
-    const UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0 && is_still_named(file.get(), path)) {
-      ::unlink(path.c_str());
-    }
-  }
 }
 
 void require_local(const std::string& folder) {
@@ -157,9 +137,9 @@ FolderCache::FolderCache(ImageFolderIndex index, const FolderCacheOptions& optio
   place.add(std::uint64_t{options_.decoding.apply_exif_orientation});
   place.add(static_cast<std::uint64_t>(options_.decoding.max_pixels));
   const std::uint64_t key = folder_key(index_);
-  const std::string prefix = std::string(kPrefix) + hex(place.value()) + "-";
+  const std::string prefix = std::string(kImageCachePrefix) + hex(place.value()) + "-";
   const std::string name = prefix + hex(key);
-  remove_stale(options_.folder, in_ram ? std::string(kPrefix) : prefix, name);
+  remove_abandoned_files(options_.folder, in_ram ? kImageCachePrefix : prefix, name);
   const std::string path = options_.folder + "/" + name;
   cache_ = std::make_unique<ImageCache>(
       ImageCacheOptions{.path = path,

@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "lockstep/base/abandoned_files.h"
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"

@@ -59,13 +59,6 @@ bool lock_growing(int fd, std::chrono::milliseconds time) {
   return lock_in_time(fd, time, [&] { return ::fcntl(fd, F_OFD_SETLK, &range) == 0; });
 }
 
-bool is_still_named(int fd, const std::string& path) {
-  struct stat named{};
-  struct stat opened{};
-  return ::fstat(fd, &opened) == 0 && ::lstat(path.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino && opened.st_dev == named.st_dev;
-}
-
 std::optional<std::string_view> network_file_system(std::uint64_t type) {
   struct Known {
     std::uint64_t type;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 
 namespace lockstep::data {
@@ -22,10 +21,6 @@ bool lock_file(int fd, int kind, std::chrono::milliseconds time = kLockTime);
 // Locks the first byte for whoever has opened the file as `fd`, until that is closed, apart from
 // what lock_file() locks. False as above.
 bool lock_growing(int fd, std::chrono::milliseconds time = kLockTime);
-
-// Whether the path still names the file that was opened as `fd`: it may be removed, and made anew
-// by another process, before a lock is taken.
-bool is_still_named(int fd, const std::string& path);
 
 // "NFS" and such for the f_type of statfs() if hosts may share the file system: what one host has
 // mapped and what another writes need not be the same there. Nothing for local disks, and for FUSE

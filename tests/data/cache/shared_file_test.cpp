@@ -141,17 +141,6 @@ TEST(SharedFile, KnowsFileSystemsOfSeveralHosts) {
   }
 }
 
-TEST(SharedFile, KnowsWhetherThePathIsStillItsOwn) {
-  const test::TemporaryFolder folder;
-  const UniqueFd first = open_file(folder.file("a"));
-  EXPECT_TRUE(is_still_named(first.get(), folder.file("a")));
-  ::unlink(folder.file("a").c_str());
-  EXPECT_FALSE(is_still_named(first.get(), folder.file("a")));
-  const UniqueFd second = open_file(folder.file("a"));
-  EXPECT_FALSE(is_still_named(first.get(), folder.file("a")));
-  EXPECT_TRUE(is_still_named(second.get(), folder.file("a")));
-}
-
 // Someone reserves room for three times as long as is waited for, or holds the lock and does
 // nothing.
 TEST(SharedFile, ALockIsWaitedForWhileTheFileGrows) {

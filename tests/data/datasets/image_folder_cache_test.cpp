@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <vector>
 
+#include "lockstep/base/abandoned_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/fd.h"
-#include "lockstep/data/cache/shared_file.h"
 #include "lockstep/data/datasets/image_folder_dataset.h"
 #include "lockstep/data/loader/data_loader.h"
 #include "tests/data/datasets/image_files.h"
