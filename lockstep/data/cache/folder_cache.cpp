@@ -16,6 +16,7 @@
 #include "lockstep/base/abandoned_files.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/memory.h"
+#include "lockstep/base/run_on_threads.h"
 #include "lockstep/data/cache/shared_file.h"
 #include "lockstep/data/readers/bad_files.h"
 #include "lockstep/data/readers/image_file.h"
@@ -94,19 +95,12 @@ std::string absolute(const std::string& path) {
 std::uint64_t folder_key(const ImageFolderIndex& index, const std::string& decoders) {
   std::vector<std::uint64_t> hashes(index.images.size());
   std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
+  const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  run_on_threads(std::min({cores, kMostStatThreads, hashes.size()}), [&] {
     for (std::size_t i = next++; i < hashes.size(); i = next++) {
       hashes[i] = file_hash(index.root, index.images[i]);
     }
-  };
-  {
-    const std::size_t cores = std::max(std::thread::hardware_concurrency(), 1U);
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min({cores, kMostStatThreads, hashes.size()}); ++i) {
-      threads.emplace_back(work);
-    }
-    work();
-  }
+  });
   Hash hash;
   hash.add(decoders);
   hash.add(kPixelsVersion);

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <exception>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/run_on_threads.h"
 #include "lockstep/base/text/text.h"
 #include "lockstep/data/readers/folder_listing.h"
 
@@ -156,32 +155,15 @@ std::vector<ClassFiles> walk_classes(const std::string& root,
                                      const ImageFolderOptions& options) {
   std::vector<ClassFiles> found(classes.size());
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto work = [&] {
-    try {
-      for (std::size_t i = next++; i < classes.size(); i = next++) {
-        found[i] = ClassWalk(root, options).files_of(classes[i]);
-      }
-    } catch (...) {
-      const std::lock_guard lock(mutex);
-      failure = std::current_exception();
-    }
-  };
   const auto wanted = static_cast<std::size_t>(
       options.num_threads > 0
           ? options.num_threads
           : std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMostThreads));
-  {
-    std::vector<std::jthread> threads;
-    for (std::size_t i = 1; i < std::min(wanted, classes.size()); ++i) {
-      threads.emplace_back(work);
+  run_on_threads(std::min(wanted, classes.size()), [&] {
+    for (std::size_t i = next++; i < classes.size(); i = next++) {
+      found[i] = ClassWalk(root, options).files_of(classes[i]);
     }
-    work();
-  }
-  if (failure) {
-    std::rethrow_exception(failure);
-  }
+  });
   return found;
 }
 

@@ -1,9 +1,8 @@
-// A system that gives no thread. Sanitizers choose the size of stacks themselves.
 #include <gmock/gmock.h>
-#include <pthread.h>
 
 #include "lockstep/base/error.h"
 #include "tests/data/workers/number_results.h"
+#include "tests/support/huge_stacks.h"
 
 namespace lockstep::data {
 namespace {
@@ -12,31 +11,9 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-// Larger than the address space, so that no thread can be made.
-class HugeStacks {
- public:
-  HugeStacks() {
-    EXPECT_EQ(::pthread_getattr_default_np(&before_), 0);
-    pthread_attr_t huge;
-    EXPECT_EQ(::pthread_attr_init(&huge), 0);
-    EXPECT_EQ(::pthread_attr_setstacksize(&huge, std::size_t{1} << 50), 0);
-    EXPECT_EQ(::pthread_setattr_default_np(&huge), 0);
-    ::pthread_attr_destroy(&huge);
-  }
-  ~HugeStacks() {
-    ::pthread_setattr_default_np(&before_);
-    ::pthread_attr_destroy(&before_);
-  }
-  HugeStacks(const HugeStacks&) = delete;
-  HugeStacks& operator=(const HugeStacks&) = delete;
-
- private:
-  pthread_attr_t before_{};
-};
-
 TEST(WorkerPool, AThreadThatCannotBeStartedIsAnErrorThatSaysWhatToDo) {
   {
-    const HugeStacks no_threads;
+    const test::HugeStacks no_threads;
     EXPECT_THAT([] { WorkerPool({.num_workers = 3}); },
                 ThrowsMessage<IoError>(AllOf(HasSubstr("worker 0 of 3 cannot be started"),
                                              HasSubstr("lower num_workers (--workers)"))));
