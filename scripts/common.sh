@@ -9,7 +9,7 @@ die() {
 }
 
 # Compilers that may run at once: one per core, and 2 GB of memory for each, since joined files that
-# include torch take 1.8 GB.
+# include torch take 1.5 GB.
 jobs() {
   local cores kilobytes limit
   cores=$(nproc)
