@@ -4,6 +4,7 @@
 #include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/transforms/resample.h"
 
 namespace lockstep::data {
 namespace {
@@ -22,6 +23,10 @@ void check_size(const std::string& name, Size size) {
   if (size.height < 1 || size.width < 1) {
     refuse(name + ": size is " + std::to_string(size.height) + "x" + std::to_string(size.width),
            "at least 1x1");
+  }
+  if (size.height > kMostPixels / size.width) {
+    refuse(name + ": size is " + std::to_string(size.height) + "x" + std::to_string(size.width),
+           "at most " + std::to_string(kMostPixels) + " pixels in all");
   }
 }
 

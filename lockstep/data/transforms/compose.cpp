@@ -12,7 +12,6 @@
 #include "lockstep/data/transforms/get_params.h"
 #include "lockstep/data/transforms/lazy_image.h"
 #include "lockstep/data/transforms/rand_augment.h"
-#include "lockstep/data/transforms/resample.h"
 
 namespace lockstep::data {
 namespace {
@@ -70,8 +69,9 @@ class OnBytes {
     image_.set_pixels(std::move(pixels));
   }
   void operator()(const Lambda& lambda) {
+    Image pixels = image_.take_pixels();
     try {
-      image_.set_pixels(lambda.function(image_.take_pixels(), random_));
+      image_.set_pixels(lambda.function(std::move(pixels), random_));
     } catch (const IoError& error) {
       throw NotTheFile("Lambda: " + std::string(error.what()));
     }
@@ -249,7 +249,7 @@ void Compose::finish(const LazyImage& image, SampleRandom& random, std::span<flo
 
 FloatImage Compose::finish(const LazyImage& image, SampleRandom& random) const {
   const Size size = image.size();
-  require_possible(size);
+  image.require_possible();
   FloatImage result{.size = size,
                     .values = std::make_unique_for_overwrite<float[]>(
                         static_cast<std::size_t>(3 * size.height * size.width))};

@@ -67,9 +67,9 @@ Size get_params(const Resize& resize, Size image) {
     longer = *resize.max_size;
   }
   if (shorter < 1) {
-    throw UsageError("Resize: of an image of " + std::to_string(image.height) + "x" +
-                     std::to_string(image.width) +
-                     " pixels nothing would be left of the shorter side; raise max_size");
+    throw IoError("Resize: of an image of " + std::to_string(image.height) + "x" +
+                  std::to_string(image.width) +
+                  " pixels nothing would be left of the shorter side; raise max_size");
   }
   return image.width <= image.height ? Size{longer, shorter} : Size{shorter, longer};
 }

@@ -9,7 +9,7 @@
 
 namespace lockstep::data {
 
-// Throws UsageError if max_size leaves nothing of the shorter side.
+// Throws IoError if max_size leaves nothing of the shorter side.
 Size get_params(const Resize& resize, Size image);
 // The box of these two may reach beyond the picture, where there is padding.
 Box get_params(const CenterCrop& crop, Size image);

@@ -107,6 +107,12 @@ void LazyImage::resize(Size size, Interpolation interpolation) {
   interpolation_ = interpolation;
 }
 
+void LazyImage::require_possible() const {
+  if (is_resized()) {
+    data::require_possible(size());
+  }
+}
+
 Image LazyImage::take_pixels() {
   Image image = is_resized() ? data::resize(view_, box_, resized_, interpolation_)
                              : data::crop(view_, {.width = view_.width, .height = view_.height});

@@ -25,7 +25,10 @@ class LazyImage {
   void flip_horizontally() { flip_x_ = !flip_x_; }
   void flip_vertically() { flip_y_ = !flip_y_; }
 
-  // The pixels, for those who work on them; give them back with set_pixels().
+  // Throws IoError if it is resized to more pixels than that may give: see kMostPixels.
+  void require_possible() const;
+
+  // The pixels, for those who work on them; give them back with set_pixels(). Throws the same.
   [[nodiscard]] Image take_pixels();
   void set_pixels(Image image);
 

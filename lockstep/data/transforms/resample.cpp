@@ -44,8 +44,8 @@ std::int32_t rounded(double weight) {
   return static_cast<std::int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-// `length` pixels from `start` become `results` of them; the side has `pixels` in all. From result
-// `first` on `wanted` are looked at.
+// `length` pixels from `start` become `results` of them; the side has `pixels` in all. Only
+// `wanted` results are computed, from result `first` on.
 struct Side {
   std::int64_t pixels;
   std::int64_t results;

@@ -16,7 +16,8 @@
 
 namespace lockstep::data {
 
-// As much as a picture may get: 768 MiB.
+// As many pixels as resizing may give, 768 MiB of them: a file with a single row becomes larger
+// than any memory where its shorter side is resized.
 constexpr std::int64_t kMostPixels = 1 << 28;
 
 FloatBox whole(const ImageView& image);
@@ -33,14 +34,13 @@ struct Weights {
   }
 };
 
-// A part of a picture that is resized.
+// The size to resize to, and the part of that result that is wanted.
 struct Resized {
-  Size size;   // Of the whole.
-  Box window;  // What is wanted of it.
+  Size size;
+  Box window;
 };
 
-// Throws IoError if a result would have more than kMostPixels, as that of a file with a single row
-// can.
+// Throws IoError if a result would have more than kMostPixels.
 void require_possible(Size result);
 
 // Gives the rows of a resized picture one after another, so that a caller can flip and normalise

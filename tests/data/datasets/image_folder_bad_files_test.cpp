@@ -93,6 +93,7 @@ TEST_F(ImageFolderBadFiles, AreThoseWhoseResultHasNoRoom) {
   const Resize resize{.size = 256};
   for (const auto& transforms :
        {std::vector<Transform>{resize, ToTensor{}},
+        {resize, Lambda{[](Image image, SampleRandom&) { return image; }}, ToTensor{}},
         {resize, RandomHorizontalFlip{.p = 1}, ColorJitter{}, ToTensor{}}}) {
     const ImageFolder set(index_image_folder(root()), Compose(transforms),
                           ImageReading{.max_bad = -1});

@@ -20,6 +20,7 @@ void expect_refused(const Transform& transform, const std::string& part) {
 
 TEST(CheckTransforms, NamesTheParameterThatMakesNoSense) {
   expect_refused(Resize{.size = 0}, "Resize: size is 0x0, expected at least 1x1");
+  expect_refused(Resize{.size = Size{20'000, 20'000}}, "at most 268435456 pixels in all");
   expect_refused(Resize{.size = 9, .max_size = 9}, "max_size is 9, expected more than size");
   expect_refused(Resize{.size = Size{9, 9}, .max_size = 99}, "max_size is given with both sides");
   expect_refused(CenterCrop{.size = {4, -1}}, "CenterCrop: size is 4x-1");

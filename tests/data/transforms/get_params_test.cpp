@@ -19,7 +19,7 @@ TEST(GetParams, ResizeKeepsTheShapeUnlessBothSidesAreGiven) {
   EXPECT_EQ(get_params(Resize{.size = Size{10, 20}}, {500, 375}), (Size{10, 20}));
   EXPECT_EQ(get_params(Resize{.size = 256, .max_size = 300}, {375, 500}), (Size{225, 300}));
   EXPECT_THAT([] { get_params(Resize{.size = 2, .max_size = 3}, {1000, 1}); },
-              ThrowsMessage<UsageError>(HasSubstr("nothing would be left")));
+              ThrowsMessage<IoError>(HasSubstr("nothing would be left")));
 }
 
 TEST(GetParams, CenterCropRoundsHalvesToEven) {

@@ -72,8 +72,8 @@ TEST(Resize, AWindowHasThePixelsThatTheWholeHasThere) {
                               {.left = 0, .top = 0, .width = 1, .height = 1},
                               {.left = 7, .top = 5, .width = 4, .height = 3},
                               {.left = 0, .top = 7, .width = 11, .height = 1}};
-  for (const Size from :
-       {Size{8, 11}, Size{8, 30}, Size{30, 11}, Size{40, 40}, Size{3, 4}, Size{90, 11}}) {
+  for (const Size from : {Size{8, 11}, Size{8, 30}, Size{30, 11}, Size{40, 40}, Size{3, 4},
+                          Size{90, 11}, Size{90, 20}}) {
     const Image image = test_picture(from);
     for (const Interpolation interpolation : {Interpolation::kBilinear, Interpolation::kBicubic}) {
       const Image all = resize(image, {8, 11}, interpolation);
