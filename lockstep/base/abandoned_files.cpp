@@ -28,7 +28,7 @@ void remove_abandoned_files(const std::string& folder, std::string_view prefix,
       continue;
     }
     const std::string path = folder + "/" + name;
-    // A pipe of this name would be waited for.
+    // O_NONBLOCK: a lease that another user has on the file would be waited for.
     const UniqueFd file(::open(path.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW));
     struct stat status{};
     if (file && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&

@@ -79,7 +79,7 @@ int run(const std::vector<std::string>& arguments, const RunSetup& setup) {
   show_nodes(context.options.nodes);
   const int exit_code = supervise(context);
   // Workers that were killed have left theirs.
-  remove_abandoned_files("/dev/shm", kImageCachePrefix);
+  remove_abandoned_files(kMemoryCacheFolder, kMemoryCachePrefix);
   return exit_code;
 }
 

@@ -191,7 +191,7 @@ def test_the_launcher_gives_back_the_memory_that_killed_ranks_had_as_cache(tmp_p
     job = start(tmp_path, *SMALL, "--epochs", 100000, "--global-batch-size", 10, "--cache", "ram", "--nproc", 2)
     wait_for_steps(tmp_path / "runs/photos-mlp", 12, job)
     pids = ranks(tmp_path).values()
-    caches = {line.split()[-1] for pid in pids for line in open(f"/proc/{pid}/maps") if "/lockstep-images-" in line}
+    caches = {line.split()[-1] for pid in pids for line in open(f"/proc/{pid}/maps") if "/lockstep-ram-images-" in line}
     assert caches and all(map(os.path.exists, caches))
     for pid in pids:
         os.kill(pid, signal.SIGKILL)

@@ -26,6 +26,7 @@
 namespace lockstep::data {
 namespace {
 
+constexpr std::string_view kDiskCachePrefix = "lockstep-images-";
 constexpr std::int64_t kSamples = 32;  // Images that are decoded to guess the size of all.
 // Raise it when decode_image() or resize() gives other pixels.
 constexpr std::uint64_t kPixelsVersion = 1;
@@ -117,7 +118,7 @@ FolderCache::FolderCache(ImageFolderIndex index, const FolderCacheOptions& optio
   }
   const bool in_ram = options_.place == CachePlace::kRam;
   if (in_ram) {
-    options_.folder = "/dev/shm";
+    options_.folder = kMemoryCacheFolder;
   } else if (options_.folder.empty()) {
     throw UsageError("image cache on the disk: there is no folder, expected one to write to");
   } else {
@@ -131,9 +132,10 @@ FolderCache::FolderCache(ImageFolderIndex index, const FolderCacheOptions& optio
   place.add(std::uint64_t{options_.decoding.apply_exif_orientation});
   place.add(static_cast<std::uint64_t>(options_.decoding.max_pixels));
   const std::uint64_t key = folder_key(index_);
-  const std::string prefix = std::string(kImageCachePrefix) + hex(place.value()) + "-";
+  const std::string kind(in_ram ? kMemoryCachePrefix : kDiskCachePrefix);
+  const std::string prefix = kind + hex(place.value()) + "-";
   const std::string name = prefix + hex(key);
-  remove_abandoned_files(options_.folder, in_ram ? kImageCachePrefix : prefix, name);
+  remove_abandoned_files(options_.folder, in_ram ? kind : prefix, name);
   const std::string path = options_.folder + "/" + name;
   cache_ = std::make_unique<ImageCache>(
       ImageCacheOptions{.path = path,
