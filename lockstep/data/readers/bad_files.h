@@ -1,7 +1,7 @@
 // Files of a data set that could not be read: how many, which and why.
 //
 // Training goes on without them. Each is counted once, however often it is met, and memory does not
-// grow with their number: nine bits for each file of the set, some paths, some reasons.
+// grow with their number: some two bytes for each file of the set, some paths, some reasons.
 #pragma once
 
 #include <cstdint>
