@@ -44,7 +44,8 @@ std::string Call::text(std::uint64_t sequence) const {
     add(name_of(dtype));
     if (count > 0) {
       const auto size = dtype <= DType::kOther ? size_of(dtype) : 1;  // A peer may write anything.
-      add(counted(count, "element") + ": " + std::to_string(count * size) + " bytes");
+      add(counted(static_cast<std::int64_t>(count), "element") + ": " +
+          std::to_string(count * size) + " bytes");
     }
   }
   if (root >= 0) {
