@@ -72,8 +72,8 @@ void reduce_scatter(Team& team, std::byte* output, const std::vector<Tensor>& in
       sources[rank] =
           rank == me ? own.data : team.staging(static_cast<int>(rank)) + me * slice_bytes;
     }
-    std::byte* result = output + c * slice * element;
-    if (own.count > 0) {
+    if (own.count > 0) {  // Else there may be no output.
+      std::byte* result = output + c * slice * element;
       shm::reduce(fold.reduction, sources, {&result, 1}, own.count, factors);
     }
     if (c + 1 < chunks) {
