@@ -215,12 +215,12 @@ TEST_P(RefusedCall, WithArgumentsThatDoNotFit) {
               Tensors inputs{at::zeros({1})};
               backend.allgather_coalesced(outputs, inputs, {});
             },
-            [&] {
+            [&backend, rank] {
               TensorLists outputs{{at::zeros({1}), at::zeros({1})}};
               Tensors inputs{at::zeros({1})};
               backend.gather(outputs, inputs, with_root<c10d::GatherOptions>(1 - rank));
             },
-            [&] {
+            [&backend, rank] {
               Tensors outputs{at::zeros({1})};
               TensorLists inputs{{at::zeros({1}), at::zeros({1}, at::kLong)}};
               backend.scatter(outputs, inputs, with_root<c10d::ScatterOptions>(rank));
