@@ -18,6 +18,10 @@ namespace {
 std::string text_of(const std::string& value) { return value; }
 std::string text_of(bool value) { return value ? "true" : "false"; }
 std::string text_of(double value) {
+  // The shortest form of 100000 is 1e+05.
+  if (std::abs(value) < 1e15 && value == std::trunc(value)) {
+    return std::to_string(static_cast<std::int64_t>(value));
+  }
   std::array<char, 32> text{};
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
   return {text.data(), end};

@@ -106,6 +106,7 @@ TEST(TrainConfig, WrongValuesNameTheFlag) {
   EXPECT_THAT(text({.lr = std::nan("")}),
               HasSubstr("--lr is nan, expected a number of 0 or more; HINT: leave --lr out for the "
                         "default"));
+  EXPECT_THAT(text({.workers = 100'000}), HasSubstr("--workers is 100000, expected a number from"));
   EXPECT_THAT(text({.momentum = 2}), HasSubstr("HINT: leave --momentum out for 0.9"));
   EXPECT_THAT(text({.batch_size = 0}), HasSubstr("HINT: leave --batch-size out for 64"));
   EXPECT_THAT(text({.val_split = 1}), HasSubstr("HINT: leave --val-split out for 0.1"));
