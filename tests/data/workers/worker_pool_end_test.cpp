@@ -115,20 +115,6 @@ TEST(WorkerPool, AForkHasNoWorkersAndEndsInPeace) {
   }
 }
 
-// Such workers have ended; who could join their threads is not in the fork.
-TEST(WorkerPool, AForkMayEndThatOfWorkersThatCouldNotBegin) {
-  auto pool = std::make_unique<WorkerPool>(WorkerPoolOptions{
-      .num_workers = 2, .worker_init_fn = [](int) { throw IoError("no license"); }});
-  pool->start(number_as_result, 10);
-  EXPECT_THROW(pool->next(), IoError);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // Until they have left their loops.
-  EXPECT_EQ(test::run_in_child([&] {
-              pool.reset();
-              return 0;
-            }),
-            0);
-}
-
 // Jobs of random length, with random failures, some of them given up at a random place.
 TEST(WorkerPool, KeepsOrderThroughManyJobs) {
   std::mt19937 random(7);
