@@ -93,12 +93,13 @@ Weights weights_of(const Filter& filter, const Side& side) {
   return all;
 }
 
-// Leaves pixels out to which no weight leads: those before `first`, and those from `end` on.
+// Pixels of a side, those from `end` on left out.
 struct Pixels {
   std::int64_t first;
   std::int64_t end;
 };
 
+// The pixels that count; from now on the weights are of these alone.
 Pixels cut_to_what_counts(Weights& all) {
   const auto [low, high] = std::ranges::minmax(all.first);
   for (std::int32_t& first : all.first) {
@@ -177,12 +178,10 @@ RowResizer::RowResizer(ImageView image, const FloatBox& box, const Resized& resi
       ring_(rows_.count + 1),
       out_(std::make_unique_for_overwrite<std::uint8_t[]>(2 * stride_)),
       inputs_(static_cast<std::size_t>(rows_.count)) {
-  const Pixels counting = cut_to_what_counts(columns_);
-  image_ = same_width_
-               ? image.part({.left = window_.left, .width = window_.width, .height = image.height})
-               : image.part({.left = counting.first,
-                             .width = counting.end - counting.first,
-                             .height = image.height});
+  const Pixels counting = same_width_ ? Pixels{window_.left, window_.left + window_.width}
+                                      : cut_to_what_counts(columns_);
+  image_ = image.part(
+      {.left = counting.first, .width = counting.end - counting.first, .height = image.height});
   pixels_ = std::make_unique_for_overwrite<PixelPair[]>(static_cast<std::size_t>(image_.width));
   if (rows_first_) {
     blended_ = std::make_unique_for_overwrite<std::uint8_t[]>(2 * row_bytes());
