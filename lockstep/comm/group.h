@@ -58,8 +58,9 @@ class Group {
   [[nodiscard]] int local_size() const;
   [[nodiscard]] int node_rank() const;
 
-  // cuda:local_rank where LibTorch sees GPUs and the group has a backend for them, else the CPU.
-  // Throws UsageError if this host has fewer GPUs than ranks.
+  // cuda:local_rank where LibTorch sees GPUs and the group has a backend for them, else the CPU. A
+  // rank that sees fewer begins again at cuda:0, since a scheduler may show each rank only its own.
+  // Throws UsageError if a rank before this one is known to have the same GPU.
   [[nodiscard]] at::Device device() const;
   // Where what is no training data travels: the CPU if the group has a backend for it, else
   // device().

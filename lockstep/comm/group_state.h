@@ -88,6 +88,9 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
 
 // Every rank's host, for local ranks where the environment does not tell them.
 void publish_host(const Job& job);
+// The GPUs that this rank sees, if it sees any: by them ranks learn whether they have one of their
+// own.
+void publish_gpus(const Job& job);
 struct Place {
   int local_rank = 0;
   int local_size = 1;

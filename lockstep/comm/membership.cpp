@@ -8,14 +8,46 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
 #include "lockstep/base/text/text.h"
+#include "lockstep/comm/gpu_choice.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/rank_info.h"
+#include "lockstep/device/gpu.h"
 
 namespace lockstep::comm {
 namespace {
 
 std::string host_key(int rank) { return "lockstep/host/" + std::to_string(rank); }
+std::string gpus_key(int rank) { return "lockstep/gpus/" + std::to_string(rank); }
+
+// The backend of a job's GPUs; none if it has none for them.
+std::optional<std::string> gpu_backend(const Job& job) {
+  if (!job.backends.empty()) {
+    for (const auto& [device, name] : job.registry.parse(job.backends)) {
+      if (device == at::kCUDA) {
+        return name;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
+
+// What the ranks up to this one have published by now. One that comes later will look itself.
+std::vector<std::optional<SeenGpus>> published_gpus(const Job& job) {
+  std::vector<std::optional<SeenGpus>> ranks;
+  for (int rank = 0; rank <= job.member.rank; ++rank) {
+    auto& seen = ranks.emplace_back();
+    as_peer_error("looking for the GPUs of rank " + std::to_string(rank), [&] {
+      if (job.store->check({gpus_key(rank)})) {
+        const auto bytes = job.store->get(gpus_key(rank));
+        seen = seen_gpus_from(std::string(bytes.begin(), bytes.end()));
+      }
+    });
+  }
+  return ranks;
+}
 
 }  // namespace
 
@@ -45,8 +77,20 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
 }
 
 void publish_host(const Job& job) {
-  const std::string id = host_id();
-  job.store->set(host_key(job.member.rank), std::vector<std::uint8_t>(id.begin(), id.end()));
+  job.store->set(host_key(job.member.rank), as_bytes(host_id()));
+}
+
+void publish_gpus(const Job& job) {
+  if (!gpu_backend(job)) {  // Nor is CUDA asked then, after which a process must not fork.
+    return;
+  }
+  SeenGpus seen{.host = host_id(), .bus_ids = {}};
+  for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
+    seen.bus_ids.push_back(device::pci_bus_id({at::kCUDA, static_cast<c10::DeviceIndex>(i)}));
+  }
+  if (!seen.bus_ids.empty()) {
+    job.store->set(gpus_key(job.member.rank), as_bytes(text_of(seen)));
+  }
 }
 
 Place find_place(const Job& job) {
@@ -78,14 +122,9 @@ Place find_place(const Job& job) {
 namespace lockstep {
 namespace {
 
-// The backend of a job's GPUs; none if it has none for them.
-std::optional<std::string> gpu_backend(const comm::Job& job) {
-  for (const auto& [device, name] : job.registry.parse(job.backends)) {
-    if (device == at::kCUDA) {
-      return name;
-    }
-  }
-  return std::nullopt;
+bool may_share_gpus(const comm::Job& job, const std::string& backend) {
+  return job.registry.capabilities(backend).contains(Capability::kSharesGpus) ||
+         comm::nccl_shares_gpus(Environment::of_this_process());
 }
 
 }  // namespace
@@ -108,21 +147,21 @@ int Group::node_rank() const {
 at::Device Group::device() const {
   const auto gpus = static_cast<int>(at::getNumGPUs());
   const auto& job = *state_->job;
-  const auto backend = is_distributed() ? gpu_backend(job) : std::nullopt;
+  const auto backend = comm::gpu_backend(job);
   if (gpus == 0 || (is_distributed() && !backend)) {
     return at::kCPU;
   }
   const int local = local_rank();
-  if (backend && job.registry.capabilities(*backend).contains(Capability::kSharesGpus)) {
-    return {at::kCUDA, static_cast<c10::DeviceIndex>(local % gpus)};
+  if (backend && local >= gpus && !may_share_gpus(job, *backend)) {
+    if (const auto other = comm::rank_with_same_gpu(comm::published_gpus(job))) {
+      throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
+                       " has no GPU of its own, this host shows " + std::to_string(gpus) +
+                       " and rank " + std::to_string(*other) +
+                       " has the same one; start at most that many ranks here, or hide the GPUs "
+                       "with CUDA_VISIBLE_DEVICES= to use the CPU");
+    }
   }
-  if (local >= gpus) {
-    throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
-                     " has no GPU of its own, this host shows " + std::to_string(gpus) +
-                     "; start at most that many ranks here, or hide the GPUs with "
-                     "CUDA_VISIBLE_DEVICES= to use the CPU");
-  }
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(local)};
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(comm::gpu_number(local, gpus))};
 }
 
 std::vector<int> Group::gpu_ids() const {

@@ -47,7 +47,7 @@ void require_dense(const at::Tensor& tensor, const std::string& what) {
   }
   if (tensor.layout() != at::kStrided || !(tensor.is_cpu() || tensor.is_cuda())) {
     throw UsageError(what + ": the tensor is " + c10::str(tensor.layout()) + " on " +
-                     tensor.device().str() + ", expected Strided on cpu");
+                     tensor.device().str() + ", expected a strided one on the CPU or a GPU");
   }
 }
 
