@@ -186,6 +186,16 @@ void Group::State::connect(Deadline deadline) {
   }
 }
 
+void Group::State::note_recordings() {
+  for (const auto& recording : device::Graph::being_made()) {
+    const std::lock_guard lock(recordings_mutex);
+    std::erase_if(recordings, [&](const auto& known) {
+      return known.expired() || (!known.owner_before(recording) && !recording.owner_before(known));
+    });
+    recordings.push_back(recording);
+  }
+}
+
 void Group::State::close() {
   if (std::exchange(closed, true) || rank < 0 || !fork_guard.in_owner()) {
     return;
@@ -193,8 +203,13 @@ void Group::State::close() {
   const bool unwinding = std::uncaught_exceptions() > 0;
   process_group.reset();
   progress = nullptr;
+  // NCCL would wait for the graphs that use it.
+  device::Graph::end_recordings(recordings, "the process group of " + who());
   for (auto& [device, backend] : backends) {
     try {
+      if (unwinding) {  // Nobody may come to what is on its way, and NCCL would wait for that.
+        backend->abort();
+      }
       backend->shutdown();
     } catch (const std::exception&) {  // A backend that broke before has nothing to shut down.
     }
@@ -283,6 +298,9 @@ void Group::destroy() { state_->close(); }
 
 c10::intrusive_ptr<c10d::Backend> Group::backend(at::DeviceType type) const {
   const auto& backends = open(state_).backends;
+  if (type == at::kCUDA) {
+    state_->note_recordings();
+  }
   const auto found = backends.find(type);
   if (found == backends.end()) {
     throw UsageError(
@@ -294,7 +312,9 @@ c10::intrusive_ptr<c10d::Backend> Group::backend(at::DeviceType type) const {
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> Group::process_group() const {
-  return open(state_).process_group;
+  const auto& group = open(state_).process_group;
+  state_->note_recordings();
+  return group;
 }
 
 c10::intrusive_ptr<c10d::Store> Group::store() const { return open(state_).store; }

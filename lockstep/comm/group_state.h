@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <map>
+#include <mutex>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -14,6 +15,7 @@
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/progress_board.h"
 #include "lockstep/comm/rendezvous/rank_info.h"
+#include "lockstep/device/graph.h"
 
 namespace lockstep {
 
@@ -53,6 +55,8 @@ struct Group::State {
   [[nodiscard]] std::uint64_t next_number(c10::DeviceType device) const;
   // Counts a collective that has begun.
   void count(c10::DeviceType device);
+  // Graphs that are being recorded now may use a backend of this group for GPUs.
+  void note_recordings();
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
   // What ranks must have in common. A rank that sees a GPU may have one more backend for it.
@@ -69,6 +73,8 @@ struct Group::State {
   std::map<c10::DeviceType, Capabilities> capabilities;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   comm::ProgressBoard* progress = nullptr;  // One of the backends.
+  std::mutex recordings_mutex;
+  device::Graph::Recordings recordings;  // Which end before the backends do.
   std::atomic<int> children{0};
   std::map<std::string, int> names;           // By kind: how many were given away.
   std::atomic<std::uint64_t> collectives{0};  // Counted here if the backend does not.

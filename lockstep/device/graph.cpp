@@ -7,8 +7,13 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
 
+#include <algorithm>
+#include <atomic>
 #include <exception>
+#include <mutex>
 #include <utility>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::device {
 namespace {
@@ -17,15 +22,57 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 
 thread_local Graph* recording_now = nullptr;
 
+// What all threads record now.
+class BeingMade {
+ public:
+  void add(const std::weak_ptr<Graph::Recorded>& recorded) {
+    const std::lock_guard lock(mutex_);
+    recordings_.push_back(recorded);
+    count_.store(recordings_.size());
+  }
+  void remove(const std::weak_ptr<Graph::Recorded>& recorded) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(recordings_, [&](const auto& one) {
+      return !one.owner_before(recorded) && !recorded.owner_before(one);
+    });
+    count_.store(recordings_.size());
+  }
+  [[nodiscard]] Graph::Recordings all() {
+    if (count_.load() == 0) {  // Every use of a group's backend for GPUs comes by here.
+      return {};
+    }
+    const std::lock_guard lock(mutex_);
+    return recordings_;
+  }
+
+ private:
+  std::mutex mutex_;
+  Graph::Recordings recordings_;
+  std::atomic<std::size_t> count_ = 0;
+};
+
+// A process may end while threads record.
+BeingMade& being_made_now() {
+  static auto* const all = new BeingMade;  // NOLINT(cppcoreguidelines-owning-memory)
+  return *all;
+}
+
 class Recording {
  public:
-  explicit Recording(Graph* graph) : before_(std::exchange(recording_now, graph)) {}
+  Recording(Graph* graph, std::weak_ptr<Graph::Recorded> recorded)
+      : before_(std::exchange(recording_now, graph)), recorded_(std::move(recorded)) {
+    being_made_now().add(recorded_);
+  }
   Recording(const Recording&) = delete;
   Recording& operator=(const Recording&) = delete;
-  ~Recording() { recording_now = before_; }
+  ~Recording() {
+    being_made_now().remove(recorded_);
+    recording_now = before_;
+  }
 
  private:
   Graph* before_;
+  std::weak_ptr<Graph::Recorded> recorded_;
 };
 
 // Up to 2.14 LibTorch leaves its allocator recording after a capture that was invalidated, and the
@@ -61,9 +108,10 @@ void release_generator() {
 
 struct Graph::Recorded {
   at::cuda::CUDAGraph graph;
+  std::string ended;  // By what end; empty: it can be replayed.
 };
 
-Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Recorded>()) {
+Graph::Graph(const std::function<void()>& work) : recorded_(std::make_shared<Recorded>()) {
   auto& graph = recorded_->graph;
   const auto device = c10::cuda::current_device();
   // What eager steps left behind could not be used by the graph, which has memory of its own.
@@ -73,7 +121,7 @@ Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Rec
   // Thread-local: a loader's thread that pins memory would invalidate a global capture.
   graph.capture_begin(pool, cudaStreamCaptureModeThreadLocal);
   try {
-    const Recording now(this);
+    const Recording now(this, recorded_);
     work();
     graph.capture_end();
   } catch (...) {
@@ -86,6 +134,10 @@ Graph::Graph(const std::function<void()>& work) : recorded_(std::make_unique<Rec
 Graph::~Graph() = default;
 
 void Graph::replay() {
+  if (!recorded_->ended.empty()) {
+    throw UsageError("a recorded step cannot be replayed: it uses " + recorded_->ended +
+                     ", which was destroyed; record it anew");
+  }
   recorded_->graph.replay();
   for (const auto& each : after_replay_) {
     each();
@@ -96,6 +148,17 @@ Graph* Graph::recording() { return recording_now; }
 
 bool Graph::is_stream_recorded() {
   return c10::cuda::currentStreamCaptureStatusMayInitCtx() != c10::cuda::CaptureStatus::None;
+}
+
+Graph::Recordings Graph::being_made() { return being_made_now().all(); }
+
+void Graph::end_recordings(const Recordings& recordings, const std::string& what) {
+  for (const auto& each : recordings) {
+    if (const auto recorded = each.lock(); recorded && recorded->ended.empty()) {
+      recorded->graph.reset();
+      recorded->ended = what;
+    }
+  }
 }
 
 std::string Graph::why_unavailable() {

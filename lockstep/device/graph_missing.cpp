@@ -17,6 +17,10 @@ Graph* Graph::recording() { return nullptr; }
 
 bool Graph::is_stream_recorded() { return false; }
 
+Graph::Recordings Graph::being_made() { return {}; }
+
+void Graph::end_recordings(const Recordings& /*recordings*/, const std::string& /*what*/) {}
+
 std::string Graph::why_unavailable() { return "lockstep was built without CUDA"; }
 
 }  // namespace lockstep::device

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/graph.h"
 
 namespace lockstep::utils {
 namespace {
@@ -55,6 +56,11 @@ class RandomState {
       if (known == device) {
         return;
       }
+    }
+    if (device.is_cuda() && device::Graph::is_stream_recorded()) {
+      throw UsageError(
+          "checkpoint: a step that takes random numbers back cannot be recorded; set "
+          "preserve_rng_state = false if the function draws none");
     }
     auto generator = at::globalContext().defaultGenerator(device);
     const std::lock_guard lock(generator.mutex());

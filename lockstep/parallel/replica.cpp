@@ -74,12 +74,17 @@ void Replica::sync_buffers(bool has_inputs) {
 void Replica::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   const auto samples = std::exchange(samples_, std::nullopt);
-  auto* const recording = device::Graph::recording();
-  if (recording != nullptr && recording != graph_) {
+  const auto number = device::Graph::recording_number();
+  if (number != 0 && number != recorded_by_) {
     buffers_are_due_ = true;  // First forward of a recording: what runs before a replay is unknown.
   }
   if (with_gradients) {
-    graph_ = recording;
+    if (recorded_by_ != 0 && !in_step_) {
+      buffers_are_due_ = true;  // As in a replay, which other ranks may be in now.
+    }
+    in_step_ = true;
+    recorded_by_ = number == 0 ? recorded_by_ : number;
+    graph_ = device::Graph::recording();
     errors_.enter(Phase::kForward, stats_.steps + 1);
   }
   errors_.run([&] {
@@ -193,6 +198,7 @@ void Replica::finish_step(const CommunicationTimes& times) {
 }
 
 void Replica::count_step() {
+  in_step_ = false;
   ++stats_.steps;
   errors_.enter(Phase::kBetweenSteps, stats_.steps);
 }

@@ -9,6 +9,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/sockets/socket.h"
+#include "lockstep/comm/backends/local/backend.h"
+#include "lockstep/comm/init_process_group.h"
 #include "lockstep/comm/spawn.h"
 #include "tests/comm/ranks.h"
 
@@ -18,6 +20,41 @@ namespace {
 using ::testing::HasSubstr;
 using testing::run_ranks;
 using ::testing::ThrowsMessage;
+
+// Counts how it is ended.
+class EndedBackend : public comm::LocalBackend {
+ public:
+  struct Ends {
+    int aborts = 0;
+    int shutdowns = 0;
+  };
+  explicit EndedBackend(Ends* ends) : ends_(ends) {}
+  void abort() override { ++ends_->aborts; }
+  void shutdown() override { ++ends_->shutdowns; }
+
+ private:
+  Ends* ends_;
+};
+
+// NCCL's shutdown() waits for collectives to which nobody may come any more.
+TEST(Group, AnErrorAbortsItsBackends) {
+  EndedBackend::Ends ends;
+  auto registry = BackendRegistry::built_in();
+  registry.add("mine", {c10::kCPU},
+               [&](const BackendRequest&) { return c10::make_intrusive<EndedBackend>(&ends); });
+  {
+    const auto world = init_process_group({.backend = "mine", .registry = registry});
+  }
+  EXPECT_EQ(ends.aborts, 0);
+  EXPECT_EQ(ends.shutdowns, 1);
+  const auto fail = [&] {
+    const auto world = init_process_group({.backend = "mine", .registry = registry});
+    throw std::runtime_error("an error");
+  };
+  EXPECT_THROW(fail(), std::runtime_error);
+  EXPECT_EQ(ends.aborts, 1);
+  EXPECT_EQ(ends.shutdowns, 2);
+}
 
 std::int64_t sum_of_ones(const Group& group) {
   const auto tensor = at::full({1}, 1, at::kLong);

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <torch/utils.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/device/graphed_step.h"
 
 namespace lockstep::device {
@@ -122,6 +123,23 @@ TEST(Graph, AFailedRecordingGivesItsMemoryBack) {
     ones.item<double>();
   }));
   EXPECT_LT(reserved(), before + (1 << 28));
+}
+
+TEST(Graph, ARecordingCanBeEndedByWhatItUses) {
+  const c10::StreamGuard guard(side_stream());
+  const auto counter = at::full({1}, 0.0, at::kCUDA);
+  Graph::Recordings seen;
+  Graph graph([&] {
+    seen = Graph::being_made();
+    counter.add_(1);
+  });
+  EXPECT_TRUE(Graph::being_made().empty());
+  ASSERT_EQ(seen.size(), 1U);
+  graph.replay();
+  Graph::end_recordings(seen, "the thing");
+  EXPECT_THAT([&] { graph.replay(); },
+              ::testing::ThrowsMessage<UsageError>(HasSubstr("it uses the thing, which was")));
+  EXPECT_EQ(counter.item<double>(), 1);
 }
 
 TEST(GraphedStepOnAGpu, IsRecordedAfterWarmupAndReadsNewInputs) {

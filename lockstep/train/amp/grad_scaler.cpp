@@ -149,8 +149,8 @@ GradScaler::PerDevice GradScaler::unscale_gradients(const optim::Optimizer& opti
 
 GradScaler::PerOptimizer& GradScaler::per_optimizer(const optim::Optimizer& optimizer) {
   auto& state = optimizers_[&optimizer];
-  if (state.graph != device::Graph::recording()) {
-    state = {.graph = device::Graph::recording()};
+  if (state.graph != device::Graph::recording_number()) {
+    state = {.graph = device::Graph::recording_number()};
   }
   return state;
 }
@@ -228,7 +228,7 @@ void GradScaler::update() {
   require_scale("update()");
   at::Tensor combined;
   for (const auto& [optimizer, state] : optimizers_) {
-    if (state.graph != device::Graph::recording()) {
+    if (state.graph != device::Graph::recording_number()) {
       continue;  // It belongs to a recording that failed.
     }
     for (const auto& [device, found] : state.found_inf) {

@@ -16,10 +16,6 @@
 
 #include "lockstep/train/optim/optimizer.h"
 
-namespace lockstep::device {
-class Graph;
-}
-
 namespace lockstep::amp {
 
 struct GradScalerOptions {
@@ -73,7 +69,7 @@ class GradScaler {
   enum class Stage { kReady, kUnscaled, kStepped };
   using PerDevice = std::vector<std::pair<at::Device, at::Tensor>>;
   struct PerOptimizer {
-    const device::Graph* graph = nullptr;  // The one that was recorded when this was made.
+    std::uint64_t graph = 0;  // The number of the one that was recorded when this was made.
     Stage stage = Stage::kReady;
     PerDevice found_inf;
   };
