@@ -35,6 +35,7 @@ Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchP
       options_(std::move(options)),
       train_loader_(train_loader(config, data, batches, world)),
       validation_loader_(evaluation_loader(config, data.validation, batches, world)),
+      ahead_(world.device()),
       epoch_(world.device()),
       interval_(world.device()) {}
 
@@ -138,6 +139,7 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
     }
     learner_.update();
   }
+  ahead_.after_step();
   ++position_.step_in_epoch;
   ++position_.step;
   if (const auto& parameter = learner_.skipped()) {

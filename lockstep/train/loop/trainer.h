@@ -9,6 +9,7 @@
 
 #include "lockstep/comm/group.h"
 #include "lockstep/data/loader/data_loader.h"
+#include "lockstep/device/steps_ahead.h"
 #include "lockstep/train/config/batch_plan.h"
 #include "lockstep/train/config/config.h"
 #include "lockstep/train/input/data_source.h"
@@ -103,6 +104,7 @@ class Trainer {
   TrainerOptions options_;
   data::DataLoader train_loader_;
   data::DataLoader validation_loader_;
+  device::StepsAhead ahead_;
   Tally epoch_;
   Tally interval_;
   PhaseClock clock_;

@@ -1,0 +1,18 @@
+#include "lockstep/device/steps_ahead.h"
+
+#include "lockstep/device/stream.h"
+
+namespace lockstep::device {
+
+void StepsAhead::after_step() {
+  if (device_.is_cpu()) {
+    return;
+  }
+  ends_.emplace_back(device_.type()).record(current_stream(device_));
+  if (ends_.size() > most_) {
+    ends_.front().synchronize();
+    ends_.pop_front();
+  }
+}
+
+}  // namespace lockstep::device
