@@ -96,7 +96,7 @@ c10::intrusive_ptr<c10d::Backend> BackendRegistry::make(const std::string& name,
 }
 
 std::string BackendRegistry::default_backends() const {
-  const bool gpus = entries_.contains("nccl") && at::getNumGPUs() > 0;
+  const bool gpus = has("nccl") && at::getNumGPUs() > 0;
   return gpus ? "cpu:lockstep,cuda:nccl" : "lockstep";
 }
 

@@ -47,6 +47,8 @@ class BackendRegistry {
   // "cuda:shm".
   void allow(const std::string& name, c10::DeviceType device);
 
+  [[nodiscard]] bool has(const std::string& name) const { return entries_.contains(name); }
+
   // Parses "gloo" or "cpu:gloo,cuda:nccl" into devices and names. For an unknown name, throws
   // UsageError that lists the known ones; for one that was not built in, it says what is needed.
   [[nodiscard]] std::vector<std::pair<c10::DeviceType, std::string>> parse(

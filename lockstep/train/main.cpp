@@ -30,6 +30,8 @@
 namespace lockstep::train {
 namespace {
 
+void print_error(const char* what) { std::fprintf(stderr, "lockstep train: %s\n", what); }
+
 std::string own_path() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -49,10 +51,14 @@ int run(int argc, char** argv, const Networks& networks) {
     let_stop_notice_in();  // They have nothing to save.
   }
   const auto environment = Environment::of_this_process();
-  const auto machine = launch::this_machine(environment);
+  const auto [machine, warning] =
+      offer_of(launch::this_machine(environment), line.job, BackendRegistry::built_in());
   const int gpus = machine.visible_gpus;
   const auto member = cluster::discover(environment, ::getppid());
   const auto by = started_by(member.launched, environment);
+  if (by == StartedBy::kNobody && !warning.empty()) {
+    print_error(("WARNING: " + warning).c_str());
+  }
   auto launch = launch_arguments(line.job, by, member.local_size.value_or(0), gpus);
   if (launch) {
     require_few_ranks(ranks_here(line.job, gpus), machine);
@@ -96,8 +102,6 @@ void let_another_end_first(const PeerError& error) {
 
 constexpr const char* kMemoryHint =
     "HINT: not enough memory: halve --batch-size and double --grad-accum, or --amp bf16";
-
-void print_error(const char* what) { std::fprintf(stderr, "lockstep train: %s\n", what); }
 
 // LibTorch has no type of its own for this on the CPU, and adds where in its sources it happened.
 void print_failure(std::string what) {

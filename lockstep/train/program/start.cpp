@@ -5,6 +5,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text/text.h"
+#include "lockstep/comm/gpu_choice.h"
 
 namespace lockstep::train {
 namespace {
@@ -117,7 +118,7 @@ void require_consistent(const JobConfig& job, int gpus) {
                      std::to_string(number_of_gpu_ids(job)) +
                      " GPUs, expected one for each rank; HINT: leave --nproc out");
   }
-  if (gpus > 0 && job.nproc > gpus &&
+  if (gpus > 0 && job.nproc > gpus && !comm::nccl_shares_gpus(Environment::of_this_process()) &&
       needs_a_gpu_for_each_rank(job.backend, BackendRegistry::built_in())) {
     throw UsageError("--gpus is " + std::to_string(job.nproc) + ", but this machine has " +
                      std::to_string(gpus) + "; HINT: --gpus " + std::to_string(gpus) +
@@ -151,6 +152,26 @@ bool needs_a_gpu_for_each_rank(const std::string& backends, const BackendRegistr
     const auto& [device, name] = one;
     return device == c10::kCUDA && !registry.capabilities(name).contains(Capability::kSharesGpus);
   });
+}
+
+Offer offer_of(const launch::Machine& machine, const JobConfig& job,
+               const BackendRegistry& registry) {
+  if (machine.visible_gpus == 0 || !job.backend.empty() || registry.has("nccl")) {
+    return {machine, ""};
+  }
+  const std::string why = "this lockstep was built without CUDA";
+  const std::string hint =
+      "; HINT: build it where a CUDA toolkit is installed (cmake -DLOCKSTEP_CUDA=ON names what is "
+      "missing)";
+  if (!job.gpu_ids.empty()) {
+    throw UsageError("--gpu-ids is '" + job.gpu_ids + "', but " + why + hint);
+  }
+  const auto gpus = machine.visible_gpus == 1 ? "the GPU of this machine is"
+                                              : "the " + std::to_string(machine.visible_gpus) +
+                                                    " GPUs of this machine are";
+  auto without = machine;
+  without.visible_gpus = 0;
+  return {without, why + ", so " + gpus + " not used" + hint};
 }
 
 StartedBy started_by(bool is_launched, const Environment& environment) {

@@ -21,6 +21,15 @@ std::string with_cpu_backend(const std::string& backends, const BackendRegistry&
 // one. Throws UsageError as BackendRegistry::parse().
 bool needs_a_gpu_for_each_rank(const std::string& backends, const BackendRegistry& registry);
 
+// What a machine offers to the ranks of a job: no GPUs if only the backend that was not built in
+// would use them. `warning` says so then; empty otherwise. Throws UsageError if `job` names GPUs.
+struct Offer {
+  launch::Machine machine;
+  std::string warning;
+};
+Offer offer_of(const launch::Machine& machine, const JobConfig& job,
+               const BackendRegistry& registry);
+
 // A variable that `lockstep train` sets for the ranks that it starts: the flags that they get with
 // the rest of its command line were obeyed by it.
 inline constexpr const char* kOwnRanks = "LOCKSTEP_TRAIN_RANKS";

@@ -226,5 +226,29 @@ TEST(NeedsAGpuForEachRank, WhereTheBackendForGpusSharesNone) {
   EXPECT_THROW(needs_a_gpu_for_each_rank("nothing", registry), UsageError);
 }
 
+TEST(OfferOf, ABuildWithoutCudaLeavesGpusOutAndSaysSo) {
+  const launch::Machine four{.cores = 8, .gpus = 4, .visible_gpus = 4};
+  BackendRegistry without;
+  auto with = without;
+  with.add("nccl", {c10::kCUDA}, nullptr);
+
+  const auto offer = offer_of(four, {}, without);
+  EXPECT_EQ(offer.machine.visible_gpus, 0);
+  EXPECT_EQ(offer.machine.cores, 8);
+  EXPECT_THAT(offer.warning, HasSubstr("built without CUDA, so the 4 GPUs of this machine are not "
+                                       "used; HINT: "));
+  JobConfig job;
+  job.gpu_ids = "1,3";
+  EXPECT_THAT([&] { offer_of(four, job, without); },
+              ThrowsMessage<UsageError>(HasSubstr("--gpu-ids is '1,3', but this lockstep was built "
+                                                  "without CUDA")));
+
+  EXPECT_EQ(offer_of(four, job, with).machine.visible_gpus, 4);
+  EXPECT_EQ(offer_of(four, {}, with).warning, "");
+  EXPECT_EQ(offer_of({.cores = 8}, {}, without).warning, "");
+  job.backend = "cpu:gloo";  // It was chosen.
+  EXPECT_EQ(offer_of(four, job, without).warning, "");
+}
+
 }  // namespace
 }  // namespace lockstep::train
