@@ -11,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "lockstep/parallel/hooks/default_hooks.h"
 #include "tests/parallel/nets.h"
 
 namespace lockstep {
@@ -157,6 +158,40 @@ void expect_no_wait(const Group& world, const DistributedDataParallelOptions& op
   const auto device = Clock::now() - start;
   EXPECT_GT(device, std::chrono::milliseconds(500));
   EXPECT_LT(host, device / 4);
+}
+
+// Buckets are filled on another stream. Here it is late, and backward goes on to allocate gradients
+// of the same size.
+TEST(CudaDistributedDataParallel, KeepsGradientsUntilTheyAreCopied) {
+  run_ranks(
+      1,
+      [](Group& world) {
+        torch::nn::Sequential net;
+        for (int layer = 0; layer < 8; ++layer) {
+          net->push_back(torch::nn::Linear(256, 256));
+        }
+        net->to(world.device());
+        auto plain = std::dynamic_pointer_cast<torch::nn::SequentialImpl>(net->clone());
+        DistributedDataParallel ddp(net, world, {.bucket_cap_mb = 0.1, .reduce_alone = true});
+        ddp.register_comm_hook([keep = noop_hook()](GradBucket& bucket) {
+          if (bucket.index() == 0) {
+            at::cuda::sleep(200'000'000);  // A tenth of a second.
+          }
+          return keep(bucket);
+        });
+        for (int step = 0; step < 4; ++step) {
+          net->zero_grad();
+          plain->zero_grad();
+          const auto input = at::ones({32, 256}, at::kCUDA) * (step + 1.0);
+          ddp(input).square().sum().backward();
+          plain->forward(input).square().sum().backward();
+          for (std::size_t i = 0; i < net->parameters().size(); ++i) {
+            EXPECT_TRUE(net->parameters()[i].grad().equal(plain->parameters()[i].grad()))
+                << "parameter " << i << " in step " << step;
+          }
+        }
+      },
+      kBackend);
 }
 
 TEST(CudaDistributedDataParallel, NeverMakesTheHostWaitForTheGpu) {

@@ -1,7 +1,8 @@
-// Whole training steps, with DistributedDataParallel, as CUDA graphs: a real NCCL group of one
-// rank.
+// Whole training steps, with DistributedDataParallel, as CUDA graphs: real NCCL groups of one rank,
+// and of ranks that share a GPU.
 #include <ATen/Context.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
@@ -15,10 +16,13 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <chrono>
 #include <cstdlib>
 
+#include "lockstep/base/error.h"
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/comm/nccl_ranks.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep {
@@ -27,7 +31,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kSteps = 9;
-constexpr int kOddStep = 6;  // Has a smaller batch.
+constexpr int kOddStep = 6;  // Has a smaller batch on rank 0, and an evaluation before it.
 
 torch::nn::Sequential small_net() {
   torch::manual_seed(0);
@@ -51,6 +55,7 @@ struct Settings {
 struct Trained {
   std::vector<double> losses;
   std::vector<at::Tensor> state;
+  std::size_t parameters = 0;  // The first ones of `state`.
   bool recorded = false;
   std::string why_eager;
   std::uint64_t steps = 0;
@@ -79,10 +84,16 @@ Trained train(const Group& world, const Settings& settings) {
         return loss;
       },
       {.record = settings.graphed});
-  torch::manual_seed(1);
+  torch::manual_seed(1 + static_cast<std::uint64_t>(world.rank()));
   Trained found;
   for (int i = 0; i < kSteps; ++i) {
-    const std::int64_t rows = i == kOddStep ? 5 : 16;
+    if (i == kOddStep) {
+      const at::NoGradGuard no_grad;
+      net->eval();
+      ddp(at::ones({4, 3, 8, 8}, at::kCUDA));
+      net->train();
+    }
+    const std::int64_t rows = i == kOddStep && world.rank() == 0 ? 5 : 16;
     const auto images = at::randn({rows, 3, 8, 8}, at::kCUDA);
     const auto labels = at::randint(10, {rows}, at::TensorOptions(at::kCUDA).dtype(at::kLong));
     found.losses.push_back(step(images, labels).item<double>());
@@ -95,6 +106,7 @@ Trained train(const Group& world, const Settings& settings) {
       found.state.push_back(tensor.detach().cpu());
     }
   }
+  found.parameters = net->parameters().size();
   return found;
 }
 
@@ -107,16 +119,24 @@ void expect_same_bits(const Trained& found, const Trained& expected) {
   }
 }
 
-void on_a_deterministic_gpu(const std::function<void(Group&)>& body) {
+void on_a_deterministic_gpu(const std::function<void(Group&)>& body, int ranks = 1) {
   testing::run_ranks(
-      1,
+      ranks,
       [&](Group& world) {
         ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*replace=*/1);
         at::globalContext().setDeterministicAlgorithms(/*b=*/true, /*warn_only=*/false);
         at::globalContext().setBenchmarkCuDNN(false);
         body(world);
       },
-      "cpu:shm,cuda:nccl");
+      testing::kNcclBesideShm);
+}
+
+void expect_same_parameters(const Group& world, const Trained& trained) {
+  for (std::size_t i = 0; i < trained.parameters; ++i) {
+    const auto of_rank_0 = trained.state[i].clone();
+    world.broadcast(of_rank_0).wait();
+    EXPECT_TRUE(of_rank_0.equal(trained.state[i])) << "tensor " << i;
+  }
 }
 
 // With dropout, and a batch of another shape in the middle.
@@ -134,6 +154,55 @@ TEST(GraphedDdp, TrainsBitForBitAsEagerly) {
       }
     }
   });
+}
+
+// Rank 0 runs the odd step eagerly while rank 1 replays; buffers are broadcast in all of them.
+TEST(GraphedDdp, TwoRanksTrainBitForBitAsEagerly) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  on_a_deterministic_gpu(
+      [](Group& world) {
+        for (const bool views : {true, false}) {
+          const DistributedDataParallelOptions options{.gradient_as_bucket_view = views};
+          const auto eager = train(world, {.graphed = false, .ddp = options});
+          const auto graphed = train(world, {.ddp = options});
+          EXPECT_TRUE(graphed.recorded) << graphed.why_eager;
+          expect_same_bits(graphed, eager);
+          expect_same_parameters(world, graphed);
+        }
+      },
+      2);
+}
+
+void destroy_before_the_recorded_step(const Group& group) {
+  Group world = group;
+  auto net = small_net();
+  DistributedDataParallel ddp(net, world, {.reduce_alone = true});
+  GraphedStep step([&](const at::Tensor& images) {
+    net->zero_grad();
+    const auto loss = ddp(images).square().sum();
+    loss.backward();
+    return loss;
+  });
+  for (int i = 0; i < 6; ++i) {
+    step(at::ones({16, 3, 8, 8}, at::kCUDA));
+  }
+  EXPECT_TRUE(step.is_recorded()) << step.why_eager();
+  const auto begin = std::chrono::steady_clock::now();
+  world.destroy();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_THAT([&] { step(step.inputs()[0]); },
+              ::testing::ThrowsMessage<UsageError>(HasSubstr(
+                  "it uses the process group of rank " + std::to_string(world.rank()) + " of ")));
+}
+
+TEST(GraphedDdp, TheGroupCanBeDestroyedBeforeTheRecordedStep) {
+  on_a_deterministic_gpu(destroy_before_the_recorded_step);
+}
+
+// A communicator of several ranks waits for the graphs that it is in.
+TEST(GraphedDdp, TheGroupOfTwoRanksCanBeDestroyedBeforeTheRecordedStep) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  on_a_deterministic_gpu(destroy_before_the_recorded_step, 2);
 }
 
 TEST(GraphedDdp, AStaticGraphIsRecorded) {

@@ -1,4 +1,5 @@
-// Two ranks that share one GPU train as one rank does with the whole batch.
+// Ranks that share one GPU, over shared memory and over NCCL, train as one rank does with the whole
+// batch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -14,10 +15,12 @@
 
 #include <chrono>
 #include <csignal>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
+#include "tests/comm/nccl_ranks.h"
 #include "tests/comm/ranks.h"
 #include "tests/support/child.h"
 #include "tests/support/temporary_folder.h"
@@ -25,7 +28,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t kRows = 16;
+constexpr std::int64_t kRows = 24;
+constexpr const char* kSharedMemory = "cpu:shm,cuda:shm";
 
 torch::nn::Sequential wide_net() {
   torch::manual_seed(0);
@@ -59,16 +63,17 @@ std::vector<double> losses_of(Model& model, const std::vector<at::Tensor>& param
   return losses;
 }
 
-TEST(SharedGpu, TwoRanksTrainAsOneWithTheWholeBatch) {
+void expect_training_as_one(int ranks, const std::string& backend) {
   testing::run_ranks(
-      2,
+      ranks,
       [](Group& world) {
         auto alone = wide_net();
         const auto expected = losses_of(*alone, alone->parameters(), whole_batch);
         auto net = wide_net();
         DistributedDataParallel ddp(net, world);
         const auto own = losses_of(ddp, ddp.parameters(), [&](int step) {
-          return whole_batch(step).narrow(0, world.rank() * kRows / 2, kRows / 2);
+          const auto rows = kRows / world.size();
+          return whole_batch(step).narrow(0, world.rank() * rows, rows);
         });
         EXPECT_LT(expected.back(), expected.front() / 2);
         for (std::size_t i = 0; i < own.size(); ++i) {
@@ -77,13 +82,32 @@ TEST(SharedGpu, TwoRanksTrainAsOneWithTheWholeBatch) {
           EXPECT_NEAR(mean.item<double>(), expected[i], 1e-5 * expected.front()) << "step " << i;
         }
       },
-      "cpu:shm,cuda:shm");
+      backend);
+}
+
+TEST(SharedGpu, TwoRanksTrainAsOneWithTheWholeBatch) { expect_training_as_one(2, kSharedMemory); }
+
+// With three ranks gradients are divided before NCCL adds them, with two meanwhile.
+TEST(SharedGpu, RanksOverNcclTrainAsOneWithTheWholeBatch) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  expect_training_as_one(2, testing::kNcclBesideShm);
+  expect_training_as_one(3, testing::kNcclBesideShm);
+}
+
+using Clock = std::chrono::steady_clock;
+
+// All processes of a host have one such clock.
+std::vector<std::uint8_t> bytes_of_time(Clock::time_point time) {
+  const auto text = std::to_string(time.time_since_epoch().count());
+  return {text.begin(), text.end()};
+}
+Clock::time_point time_of_bytes(const std::vector<std::uint8_t>& bytes) {
+  return Clock::time_point(Clock::duration(std::stoll(std::string(bytes.begin(), bytes.end()))));
 }
 
 // The body of both ranks: rank 1 kills itself in a backward. Returns 0 if rank 0 learned of it.
 int train_until_rank_1_dies(const std::string& file, int rank) {
-  using Clock = std::chrono::steady_clock;
-  auto world = init_process_group({.backend = "cpu:shm,cuda:shm",
+  auto world = init_process_group({.backend = kSharedMemory,
                                    .init_method = "file://" + file,
                                    .rank = rank,
                                    .world_size = 2,
@@ -93,15 +117,17 @@ int train_until_rank_1_dies(const std::string& file, int rank) {
   ddp(whole_batch(0)).sum().backward();
   auto loss = ddp(whole_batch(1)).sum();
   if (rank == 1) {
-    net->parameters().front().register_hook([](const at::Tensor&) { ::raise(SIGKILL); });
+    net->parameters().front().register_hook([&](const at::Tensor&) {
+      world.store()->set("died", bytes_of_time(Clock::now()));
+      ::raise(SIGKILL);
+    });
   }
-  world.barrier();
-  const auto start = Clock::now();
   EXPECT_THAT([&] { loss.backward(); },
               ::testing::ThrowsMessage<PeerError>(::testing::AllOf(
                   ::testing::HasSubstr("DistributedDataParallel, backward of step 2 on rank 0"),
                   ::testing::HasSubstr("rank 1 (pid "), ::testing::HasSubstr("SIGKILL"))));
-  EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));  // Rank 1 is yet to die.
+  const auto now = Clock::now();
+  EXPECT_LT(now - time_of_bytes(world.store()->get("died")), std::chrono::seconds(1));
   return ::testing::Test::HasFailure() ? 1 : 0;
 }
 
@@ -116,6 +142,48 @@ TEST(SharedGpu, AKilledRankIsNamedSoon) {
   EXPECT_EQ(test::wait_for(ranks[0]), 0);
   const int killed = test::wait_for(ranks[1]);
   EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL);
+}
+
+// Over NCCL nothing throws in the step: the host learns of it from shared memory, and the group
+// ends without waiting for what rank 1 was to sum. Returns 0 if rank 0 learned of it.
+int train_over_nccl_until_rank_1_dies(const std::string& file, int rank) {
+  try {
+    auto world = init_process_group({.backend = testing::kNcclBesideShm,
+                                     .init_method = "file://" + file,
+                                     .rank = rank,
+                                     .world_size = 2,
+                                     .timeout = std::chrono::seconds(60)});
+    auto net = wide_net();
+    DistributedDataParallel ddp(net, world);
+    ddp(whole_batch(0)).sum().backward();
+    auto loss = ddp(whole_batch(1)).sum();
+    if (rank == 1) {
+      ::raise(SIGKILL);
+    }
+    loss.backward();
+    world.barrier();
+  } catch (const PeerError& error) {
+    EXPECT_THAT(error.what(),
+                ::testing::AllOf(::testing::HasSubstr("barrier #1 on rank 0 of 2: rank 1 (pid "),
+                                 ::testing::HasSubstr(" ended (in backward of step 2")));
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  }
+  return 2;
+}
+
+TEST(SharedGpu, AnErrorIsNotHeldUpByASumThatWaits) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  const test::TemporaryFolder folder;
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.push_back(test::fork_child(
+        [&, rank] { return train_over_nccl_until_rank_1_dies(folder.file("store"), rank); }));
+  }
+  const int killed = test::wait_for(ranks[1]);
+  EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL);
+  const auto begin = Clock::now();
+  EXPECT_EQ(test::wait_for(ranks[0]), 0);
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
 }
 
 TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {
@@ -136,7 +204,7 @@ TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {
         EXPECT_THAT(step.why_eager(), ::testing::HasSubstr("use the backend nccl"));
         EXPECT_EQ(ddp.stats().steps, 6);
       },
-      "cpu:shm,cuda:shm");
+      kSharedMemory);
 }
 
 // Backward runs hooks on a thread of autograd, which records nothing itself.
@@ -165,7 +233,7 @@ TEST(SharedGpu, ACollectiveInBackwardAloneRunsEagerlyToo) {
         EXPECT_FALSE(step.is_recorded());
         EXPECT_THAT(step.why_eager(), ::testing::HasSubstr("cannot be recorded as a CUDA graph"));
       },
-      "cpu:shm,cuda:shm");
+      kSharedMemory);
 }
 
 }  // namespace

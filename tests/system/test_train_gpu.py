@@ -1,5 +1,6 @@
 """Training on a GPU: recorded steps have the bits of eager ones, and the driver's figures are told."""
 
+import ctypes
 import json
 import math
 import socket
@@ -32,6 +33,7 @@ def trained(folder, *flags):
 
 
 @pytest.mark.parametrize("more", [[], ["--amp", "bf16"], ["--amp", "fp16"], ["--amp", "O2"],
+                                  ["--amp", "bf16", "--channels-last"],
                                   ["--model-ema", "--clip-grad", 1, "--opt", "adamw"], ["--mixup", 0.2]],
                          ids=lambda more: "-".join(map(str, more)) or "float32")
 def test_recorded_steps_have_the_bits_of_eager_ones(folder, more):
@@ -41,6 +43,29 @@ def test_recorded_steps_have_the_bits_of_eager_ones(folder, more):
     assert "steps run eagerly" in out
     assert losses(recorded) == losses(eager)
     assert weights(recorded) == weights(eager)
+
+
+def nccl_version():
+    """Of the NCCL that LD_PRELOAD names, which ranks get, too; 0 without."""
+    version = ctypes.c_int()
+    try:
+        ctypes.CDLL(None).ncclGetVersion(ctypes.byref(version))
+    except AttributeError:
+        return 0
+    return version.value
+
+
+@pytest.mark.skipif(nccl_version() < 23000, reason="ranks share a GPU with NCCL 2.30 or later: LD_PRELOAD one")
+@pytest.mark.parametrize("more", [[], ["--amp", "fp16", "--sync-bn"]], ids=["float32", "fp16"])
+def test_recorded_steps_of_two_ranks_have_the_bits_of_eager_ones(folder, more):
+    flags = [*FLAGS, *more]
+    flags[flags.index("--nproc") + 1] = 2
+    env = {**GPU, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
+    recorded = train(folder, *flags, "--output", folder / "recorded", env=env).stdout
+    assert "steps are recorded as a CUDA graph now" in recorded
+    train(folder, *flags, "--output", folder / "eager", "--no-cuda-graph", env=env)
+    assert losses(folder / "recorded/data-convnet") == losses(folder / "eager/data-convnet")
+    assert weights(folder / "recorded/data-convnet") == weights(folder / "eager/data-convnet")
 
 
 def test_with_autotune_recorded_steps_are_eager_ones_to_tolerance(folder):

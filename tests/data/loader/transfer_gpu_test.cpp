@@ -1,6 +1,8 @@
 // Batches that are copied to a GPU while a graph is recorded. Runs where there is one.
+#include <ATen/cuda/Sleep.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Event.h>
 #include <c10/core/StreamGuard.h>
 #include <gtest/gtest.h>
 
@@ -65,6 +67,61 @@ TEST(TransferOnAGpu, CopiesOnNoStreamThatMayBeRecorded) {
   for (const Transfer& transfer : transfers()) {
     EXPECT_NE(transfer.stream(), device::side_stream(kGpu));
   }
+}
+
+constexpr std::int64_t kLarge = 1 << 24;  // Elements: 64 MiB take some milliseconds to copy.
+
+// Keeps the GPU from going on with a stream for a second or two.
+void hold_up(const c10::Stream& stream) {
+  constexpr std::int64_t kCycles = std::int64_t{3} << 30;
+  const c10::StreamGuard guard(stream);
+  at::cuda::sleep(kCycles);
+}
+
+bool is_idle(const c10::Stream& stream) {
+  c10::Event now(stream.device_type());
+  now.record(stream);
+  return now.query();
+}
+
+Sample batch_of(double number) { return {at::full({kLarge}, number), at::full({1}, number)}; }
+
+TEST(TransferOnAGpu, CopiesWhileTheStepsStreamWorks) {
+  const Transfer transfer(/*pin_memory=*/true, kGpu);
+  const auto steps = device::current_stream(kGpu);
+  Transfer::finish(transfer.start(batch_of(0)));  // Memory is there: to allocate it may wait.
+  steps.synchronize();
+  hold_up(steps);
+  const auto started = transfer.start(batch_of(1));
+  {
+    const c10::StreamGuard copies(*transfer.stream());
+    EXPECT_TRUE(started.batch.data.eq(1).all().item<bool>());
+  }
+  EXPECT_FALSE(is_idle(steps)) << "the batch came after the step";
+}
+
+TEST(TransferOnAGpu, TheHostWaitsForNoCopy) {
+  const Transfer transfer(/*pin_memory=*/true, kGpu);
+  Transfer::finish(transfer.start(batch_of(0)));
+  device::current_stream(kGpu).synchronize();
+  hold_up(*transfer.stream());
+  const auto started = transfer.start(batch_of(1));
+  EXPECT_FALSE(is_idle(*transfer.stream())) << "the host waited for the copy";
+  started.copied->synchronize();
+  EXPECT_TRUE(started.batch.data.eq(1).all().item<bool>());
+}
+
+TEST(TransferOnAGpu, ABatchThatAStepStillReadsIsNotOverwritten) {
+  const Transfer transfer(/*pin_memory=*/true, kGpu);
+  const auto steps = device::current_stream(kGpu);
+  auto batch = Transfer::finish(transfer.start(batch_of(1)));
+  hold_up(steps);
+  const auto read_late = batch.data.clone();
+  batch = {};
+  const auto next = transfer.start(batch_of(2));
+  next.copied->synchronize();
+  EXPECT_FALSE(is_idle(steps));
+  EXPECT_TRUE(read_late.eq(1).all().item<bool>());
 }
 
 }  // namespace

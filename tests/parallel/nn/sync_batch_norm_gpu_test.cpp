@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/distributed_data_parallel.h"
 #include "lockstep/parallel/nn/sync_batch_norm.h"
+#include "tests/comm/nccl_ranks.h"
 #include "tests/comm/ranks.h"
 
 namespace lockstep {
@@ -44,7 +45,8 @@ struct Tolerance {
 };
 
 // Rank 0 has the first `first` of 8 samples, rank 1 the others.
-void expect_as_on_one_process(std::int64_t first, at::ScalarType type, Tolerance tolerance) {
+void expect_as_on_one_process(std::int64_t first, at::ScalarType type, Tolerance tolerance,
+                              const char* backend = kSharedGpu) {
   testing::run_ranks(
       2,
       [&](Group& world) {
@@ -71,7 +73,15 @@ void expect_as_on_one_process(std::int64_t first, at::ScalarType type, Tolerance
           expect_close(net->named_buffers()[item.key()], item.value(), item.key());
         }
       },
-      kSharedGpu);
+      backend);
+}
+
+TEST(SyncBatchNormOnGpu, TrainsAsOneProcessOverNccl) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  for (const std::int64_t first : {4, 1, 0}) {
+    expect_as_on_one_process(first, at::kFloat, {.relative = 1e-4, .absolute = 1e-5},
+                             testing::kNcclBesideShm);
+  }
 }
 
 TEST(SyncBatchNormOnGpu, TrainsAsOneProcessOnTheWholeBatch) {

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
+#include "tests/comm/nccl_ranks.h"
 #include "tests/comm/ranks.h"
 #include "tests/comm/stopped_host.h"
 
@@ -59,6 +60,47 @@ TEST(Nccl, RunsEveryCollective) {
   });
 }
 
+TEST(Nccl, RanksThatShareAGpuRunCollectives) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  testing::run_ranks(
+      3,
+      [](Group& world) {
+        EXPECT_EQ(world.device(), at::Device(at::kCUDA, 0));
+        const int rank = world.rank();
+        const auto full = [&](double value) {
+          return at::full({5}, value, at::TensorOptions(world.device()));
+        };
+        const auto expect_values = [](const std::vector<at::Tensor>& tensors,
+                                      const std::vector<double>& values) {
+          for (std::size_t i = 0; i < tensors.size(); ++i) {
+            EXPECT_TRUE(tensors[i].eq(values[i]).all().item<bool>()) << tensors[i];
+          }
+        };
+        auto tensor = full(rank + 1);
+        world.all_reduce(tensor).wait();
+        expect_values({tensor}, {6});
+        world.all_reduce(tensor = full(rank + 1), {.op = ReduceOp::kAvg}).wait();
+        expect_values({tensor}, {2});
+        world.broadcast(tensor = full(rank), 2).wait();
+        expect_values({tensor}, {2});
+        const std::vector<at::Tensor> all{full(0), full(0), full(0)};
+        world.all_gather(all, full(rank)).wait();
+        expect_values(all, {0, 1, 2});
+        world.reduce_scatter(tensor = full(0), {full(1), full(2), full(rank)}).wait();
+        expect_values({tensor}, {std::vector<double>{3, 6, 3}[static_cast<std::size_t>(rank)]});
+        world.all_to_all(all, {full(rank), full(rank + 10), full(rank + 20)}).wait();
+        expect_values(all, {0. + 10 * rank, 1. + 10 * rank, 2. + 10 * rank});
+        world.barrier();
+        const auto pair = world.new_group({2, 0});
+        if (pair.is_member()) {
+          pair.all_reduce(tensor = full(rank)).wait();
+          expect_values({tensor}, {2});
+        }
+        world.barrier();
+      },
+      "nccl");
+}
+
 TEST(Nccl, AloneAGroupOfCudaWorksToo) {
   EXPECT_NO_THROW(spawn(1, [](int) {
     auto world = init_process_group({.backend = "nccl", .rank = 0, .world_size = 1});
@@ -92,7 +134,8 @@ TEST(Nccl, ARankWithoutAGpuOfItsOwnIsNamed) {
       EXPECT_THAT([&] { (void)world.device(); },
                   ThrowsMessage<UsageError>(
                       AllOf(HasSubstr("device of rank 1 of 2: local rank 1 has no GPU of its own"),
-                            HasSubstr("this host shows 1; start at most that many ranks"))));
+                            HasSubstr("this host shows 1 and rank 0 has the same one; "
+                                      "start at most that many ranks"))));
     }
     world.barrier();
   });
