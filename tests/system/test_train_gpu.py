@@ -60,10 +60,11 @@ def nccl_version():
 def test_recorded_steps_of_two_ranks_have_the_bits_of_eager_ones(folder, more):
     flags = [*FLAGS, *more]
     flags[flags.index("--nproc") + 1] = 2
+    flags += ["--timeout", 20]
     env = {**GPU, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-    recorded = train(folder, *flags, "--output", folder / "recorded", env=env).stdout
+    recorded = train(folder, *flags, "--output", folder / "recorded", env=env, timeout=60).stdout
     assert "steps are recorded as a CUDA graph now" in recorded
-    train(folder, *flags, "--output", folder / "eager", "--no-cuda-graph", env=env)
+    train(folder, *flags, "--output", folder / "eager", "--no-cuda-graph", env=env, timeout=60)
     assert losses(folder / "recorded/data-convnet") == losses(folder / "eager/data-convnet")
     assert weights(folder / "recorded/data-convnet") == weights(folder / "eager/data-convnet")
 

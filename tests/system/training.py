@@ -57,7 +57,12 @@ def start(folder, *arguments, env=None, program=None, **options):
 def train(folder, *arguments, env=None, code=0, timeout=120):
     """Runs it to its end; returns the finished process."""
     job = start(folder, *arguments, env=env)
-    out, err = job.communicate(timeout=timeout)
+    try:
+        out, err = job.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        job.kill()  # Its ranks end with it.
+        out, err = job.communicate()
+        raise AssertionError(f"not at its end after {timeout} s\n{out}\n{err}") from None
     assert job.returncode == code, f"exit code {job.returncode}\n{out}\n{err}"
     return subprocess.CompletedProcess(job.args, job.returncode, out, err)
 
