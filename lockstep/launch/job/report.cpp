@@ -70,13 +70,26 @@ bool shown_already(const std::string& traceback, const std::string& tail) {
   return last.empty() || tail.find(last) != std::string::npos;
 }
 
+// A program that prints its error and tells it: only the program's name may stand before a line.
+bool says_only(const std::string& tail, const std::string& message) {
+  const auto told = split(message, '\n');
+  return std::ranges::all_of(split(tail, '\n'), [&](const std::string& line) {
+    return trim(line).empty() || std::ranges::any_of(told, [&](const std::string& part) {
+             return !part.empty() && line.ends_with(part);
+           });
+  });
+}
+
 void append_root_cause(std::string& report, const Failure& root) {
   const std::string tail = last_lines(root.stderr_tail, kTailLines);
-  append_block(report, "message", last_lines(root.message, kMessageLines));
+  const std::string message = last_lines(root.message, kMessageLines);
+  append_block(report, "message", message);
   if (!shown_already(root.traceback, tail)) {
     append_block(report, "traceback", innermost_frames(root.traceback, kTailLines));
   }
-  append_block(report, "end of its stderr", tail);
+  if (!says_only(tail, message)) {
+    append_block(report, "end of its stderr", tail);
+  }
   report += "  log: " +
             (root.log_path.empty() ? "not kept; --log-dir DIR keeps the logs of all workers"
                                    : root.log_path) +

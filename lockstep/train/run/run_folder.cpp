@@ -28,8 +28,10 @@ bool make_folders(const std::string& path) {
   std::filesystem::path made;
   for (const auto& part : std::filesystem::path(path)) {
     made /= part;
-    if (::mkdir(made.c_str(), kPrivateFolder) != 0 && errno != EEXIST &&
-        !std::filesystem::is_directory(made)) {
+    const int failed = ::mkdir(made.c_str(), kPrivateFolder) == 0 ? 0 : errno;
+    std::error_code unknown;
+    if (failed != 0 && failed != EEXIST && !std::filesystem::is_directory(made, unknown)) {
+      errno = failed;
       return false;
     }
   }

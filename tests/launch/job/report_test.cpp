@@ -50,6 +50,18 @@ TEST(Report, TellsTheRootCauseLast) {
       "  log: /logs/x\n");
 }
 
+TEST(Report, SaysAMessageOnce) {
+  Failure root = failure(0, 1);
+  root.message = "no such file\nHINT: another one";
+  root.stderr_tail = "program: no such file\nHINT: another one\n";
+  EXPECT_THAT(format_report({root}, false), Not(HasSubstr("end of its stderr")));
+  root.stderr_tail += "program: more\n";
+  EXPECT_THAT(format_report({root}, false),
+              HasSubstr("end of its stderr\n    | program: no such file\n"));
+  root.message.clear();
+  EXPECT_THAT(format_report({root}, false), HasSubstr("end of its stderr"));
+}
+
 TEST(Report, NamesSignals) {
   Failure root = failure(0, 0);
   root.signal = SIGSEGV;

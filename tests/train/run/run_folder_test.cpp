@@ -253,6 +253,27 @@ TEST_F(RunFolderTest, ThatMayOnlyBeReadIsResumedAndSaysSo) {
   EXPECT_EQ(status, 0);
 }
 
+TEST_F(RunFolderTest, WhoseRootMayNotBeMadeSaysSo) {
+  make("of_root");
+  make("locked");
+  ASSERT_EQ(::chmod(folder_.file("").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(runs("").c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(runs("of_root").c_str(), 0555), 0);
+  ASSERT_EQ(::chmod(runs("locked").c_str(), 0), 0);
+  const int status = test::run_in_child([&] {
+    if (!become_nobody()) {
+      return 2;
+    }
+    for (const char* place : {"of_root", "locked"}) {
+      const auto run = RunFolder::open({.root = runs(place) + "/new/root", .name = "x"});
+      EXPECT_EQ(run.why_not(), "the run folder '" + runs(place) +
+                                   "/new/root/x' cannot be written: Permission denied");
+    }
+    return ::testing::Test::HasFailure() ? 1 : 0;
+  });
+  EXPECT_EQ(status, 0);
+}
+
 TEST_F(RunFolderTest, OpensTheVeryFolderThatIsNamed) {
   {
     RunFolder::open(options()).mark_finished();
