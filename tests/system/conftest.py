@@ -25,13 +25,14 @@ def launcher(tmp_path):
     launcher.cleanup()
 
 
-# A worker that says it is up, in a file named after its rank, and then waits for its end.
+# A worker that says it is up, in a file named after its rank, and then waits for its end. Python hears of a signal
+# between two calls: one that comes right before a long sleep would have to wait for the end of that.
+WAIT = "for _ in range(2000): time.sleep(0.05)"
 WAITING = """
 import os, pathlib, sys, time
 pathlib.Path("new" + os.environ["RANK"]).write_text(str(os.getpid()))
 os.rename("new" + os.environ["RANK"], "up" + os.environ["RANK"])
-time.sleep(100)
-"""
+""" + WAIT + "\n"
 
 # The same, with a child in a session of its own whose parent is gone: hard to find, harder to kill.
 DAEMON = """

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from conftest import POLITE, WAITING, wait_for
+from conftest import POLITE, WAIT, WAITING, wait_for
 
 USER_SIGNALS = """
 import os, signal
@@ -19,7 +19,7 @@ for number in (signal.SIGUSR1, signal.SIGUSR2):
 
 def test_user_signals_reach_the_workers_and_the_job_goes_on(launcher):
     """Slurm's notice before the time is up: --signal=USR1@60."""
-    waiting = WAITING.replace("time.sleep(100)", "while not os.path.exists('enough'): time.sleep(0.01)")
+    waiting = WAITING.replace(WAIT, "while not os.path.exists('enough'): time.sleep(0.01)")
     job = launcher.start("--nproc-per-node", 2, launcher.script(USER_SIGNALS + waiting))
     launcher.up(2)
     for count, number in enumerate((signal.SIGUSR1, signal.SIGUSR2, signal.SIGUSR1), 1):
@@ -34,7 +34,7 @@ def test_user_signals_reach_the_workers_and_the_job_goes_on(launcher):
 
 
 def test_user_signal_does_not_touch_the_children_of_a_worker(launcher):
-    waiting = WAITING.replace("time.sleep(100)", "sys.exit(child.wait())")
+    waiting = WAITING.replace(WAIT, "sys.exit(child.wait())")
     child = "import subprocess\nchild = subprocess.Popen(['sh', '-c', 'sleep 0.5'])\n"
     job = launcher.start(launcher.script(USER_SIGNALS + child + waiting))
     launcher.up(1)
@@ -58,7 +58,7 @@ def test_a_failure_soon_after_a_user_signal_is_its_consequence(launcher, late):
     """Later than --shutdown-timeout the program has gone on, and used the signal for something else."""
     fails = "while not os.path.exists('fail'): time.sleep(0.01)\nos._exit(6)"
     job = launcher.start("--max-restarts", 1, "--shutdown-timeout", 1 if late else 60,
-                         launcher.script(USER_SIGNALS + WAITING.replace("time.sleep(100)", fails)))
+                         launcher.script(USER_SIGNALS + WAITING.replace(WAIT, fails)))
     launcher.up(1)
     job.send_signal(signal.SIGUSR1)
     launcher.up(1, "got*")
