@@ -90,9 +90,6 @@ void Group::barrier(const CollectiveOptions& options) const {
       state_->store->set(arrival_key(rank()), to_bytes(std::to_string(number)));
       c10d::BarrierOptions settings;
       settings.timeout = timeout;
-      if (device == at::kCUDA) {  // LibTorch would guess by the rank's number.
-        settings.device = this->device();
-      }
       waits_in->barrier(settings)->wait();
     });
   } catch (const PeerError& error) {

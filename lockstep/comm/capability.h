@@ -24,6 +24,8 @@ enum class Capability {
   kWaitsForAllRanks,
   // It speaks over network interfaces that can be chosen.
   kChoosesInterfaces,
+  // shutdown() waits for collectives, to which nobody may come after an error; abort() does not.
+  kShutdownWaits,
   // Its own thread always completes the futures of its works.
   kCompletesFutures,
 };

@@ -1,6 +1,6 @@
 #include "lockstep/comm/gpu_choice.h"
 
-#include <algorithm>
+#include <map>
 
 #include "lockstep/base/text/text.h"
 
@@ -9,32 +9,42 @@ namespace {
 
 constexpr char kSeparator = '\n';
 
+using Taken = std::map<std::string, int>;  // Bus ids, and the first rank that took each.
+
+GpuChoice choose(const std::vector<std::string>& bus_ids, std::size_t local_rank,
+                 const Taken& taken) {
+  if (local_rank < bus_ids.size()) {
+    return {.number = static_cast<int>(local_rank), .shared_with = std::nullopt};
+  }
+  for (std::size_t number = 0; number < bus_ids.size(); ++number) {
+    if (!taken.contains(bus_ids[number])) {
+      return {.number = static_cast<int>(number), .shared_with = std::nullopt};
+    }
+  }
+  const auto number = local_rank % bus_ids.size();
+  return {.number = static_cast<int>(number), .shared_with = taken.at(bus_ids[number])};
+}
+
 }  // namespace
 
-std::optional<int> rank_with_same_gpu(const std::vector<std::optional<SeenGpus>>& ranks) {
-  const auto& own = ranks.back();
-  if (!own || own->bus_ids.empty()) {
-    return std::nullopt;
-  }
-  struct Taken {
-    int rank;
-    std::string bus_id;
-  };
-  std::vector<Taken> taken;
-  int local_rank = 0;
+GpuChoice choose_gpu(const std::vector<SeenGpus>& ranks) {
+  Taken taken;
+  GpuChoice choice;
+  std::size_t local_rank = 0;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (!ranks[rank] || ranks[rank]->host != own->host) {
+    if (ranks[rank].host != ranks.back().host) {
       continue;
     }
-    const auto& ids = ranks[rank]->bus_ids;
+    const auto& ids = ranks[rank].bus_ids;
     if (!ids.empty()) {
-      const int number = gpu_number(local_rank, static_cast<int>(ids.size()));
-      taken.push_back({static_cast<int>(rank), ids[static_cast<std::size_t>(number)]});
+      choice = choose(ids, local_rank, taken);
+      if (const auto& id = ids[static_cast<std::size_t>(choice.number)]; !id.empty()) {
+        taken.emplace(id, static_cast<int>(rank));
+      }
     }
     ++local_rank;
   }
-  const auto same = std::ranges::find(taken, taken.back().bus_id, &Taken::bus_id);
-  return same->rank == taken.back().rank ? std::nullopt : std::optional(same->rank);
+  return choice;
 }
 
 bool nccl_shares_gpus(const Environment& environment) {

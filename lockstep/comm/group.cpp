@@ -187,8 +187,12 @@ void Group::State::connect(Deadline deadline) {
 }
 
 void Group::State::note_recordings() {
-  for (const auto& recording : device::Graph::being_made()) {
-    const std::lock_guard lock(recordings_mutex);
+  const auto being_made = device::Graph::being_made();
+  if (being_made.empty() || !device::Graph::is_stream_recorded()) {
+    return;
+  }
+  const std::lock_guard lock(recordings_mutex);
+  for (const auto& recording : being_made) {
     std::erase_if(recordings, [&](const auto& known) {
       return known.expired() || (!known.owner_before(recording) && !recording.owner_before(known));
     });
@@ -201,13 +205,14 @@ void Group::State::close() {
     return;
   }
   const bool unwinding = std::uncaught_exceptions() > 0;
+  const bool failed = unwinding || std::current_exception() != nullptr;  // Or in its catch.
   process_group.reset();
   progress = nullptr;
   // NCCL would wait for the graphs that use it.
   device::Graph::end_recordings(recordings, "the process group of " + who());
   for (auto& [device, backend] : backends) {
     try {
-      if (unwinding) {  // Nobody may come to what is on its way, and NCCL would wait for that.
+      if (failed && capabilities[device].contains(Capability::kShutdownWaits)) {
         backend->abort();
       }
       backend->shutdown();

@@ -59,8 +59,9 @@ class Group {
   [[nodiscard]] int node_rank() const;
 
   // cuda:local_rank where LibTorch sees GPUs and the group has a backend for them, else the CPU. A
-  // rank that sees fewer begins again at cuda:0, since a scheduler may show each rank only its own.
-  // Throws UsageError if a rank before this one is known to have the same GPU.
+  // rank that sees fewer takes the first that no rank before it on its host has, since a scheduler
+  // may show each rank only its own; that waits until those ranks have started. Throws UsageError
+  // if none is left.
   [[nodiscard]] at::Device device() const;
   // Where what is no training data travels: the CPU if the group has a backend for it, else
   // device().

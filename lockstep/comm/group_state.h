@@ -12,6 +12,7 @@
 #include "lockstep/base/process/fork_guard.h"
 #include "lockstep/cluster/discover.h"
 #include "lockstep/comm/backend_registry.h"
+#include "lockstep/comm/gpu_choice.h"
 #include "lockstep/comm/group.h"
 #include "lockstep/comm/progress_board.h"
 #include "lockstep/comm/rendezvous/rank_info.h"
@@ -55,7 +56,7 @@ struct Group::State {
   [[nodiscard]] std::uint64_t next_number(c10::DeviceType device) const;
   // Counts a collective that has begun.
   void count(c10::DeviceType device);
-  // Graphs that are being recorded now may use a backend of this group for GPUs.
+  // If the current stream is being recorded, its graph may use a backend of this group for GPUs.
   void note_recordings();
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
@@ -73,6 +74,8 @@ struct Group::State {
   std::map<c10::DeviceType, Capabilities> capabilities;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   comm::ProgressBoard* progress = nullptr;  // One of the backends.
+  std::mutex gpu_mutex;
+  std::optional<comm::GpuChoice> gpu;  // If device() had to ask for it.
   std::mutex recordings_mutex;
   device::Graph::Recordings recordings;  // Which end before the backends do.
   std::atomic<int> children{0};
@@ -92,11 +95,9 @@ namespace comm {
 // State::connect(), with an error that lists the ranks which did not come.
 void connect_or_explain(Group::State& state, const char* operation, Deadline deadline);
 
-// Every rank's host, for local ranks where the environment does not tell them.
-void publish_host(const Job& job);
-// The GPUs that this rank sees, if it sees any: by them ranks learn whether they have one of their
-// own.
-void publish_gpus(const Job& job);
+// This rank's host, for local ranks where the environment does not tell them, and the GPUs that it
+// sees, for ranks that see fewer than there are ranks on their host.
+void publish_place(const Job& job);
 struct Place {
   int local_rank = 0;
   int local_size = 1;

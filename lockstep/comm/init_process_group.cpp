@@ -118,10 +118,7 @@ Group init_process_group(const InitOptions& options) {
   if (!job->backends.empty()) {
     job->interfaces = comm::choose_interfaces(environment, job->member, rendezvous.master_host);
   }
-  comm::as_peer_error(what, [&] {
-    comm::publish_host(*job);
-    comm::publish_gpus(*job);
-  });
+  comm::as_peer_error(what, [&] { comm::publish_place(*job); });
 
   const int rank = job->member.rank;
   const int size = job->member.world_size;

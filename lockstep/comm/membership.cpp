@@ -18,7 +18,6 @@ namespace lockstep::comm {
 namespace {
 
 std::string host_key(int rank) { return "lockstep/host/" + std::to_string(rank); }
-std::string gpus_key(int rank) { return "lockstep/gpus/" + std::to_string(rank); }
 
 // The backend of a job's GPUs; none if it has none for them.
 std::optional<std::string> gpu_backend(const Job& job) {
@@ -32,21 +31,15 @@ std::optional<std::string> gpu_backend(const Job& job) {
   return std::nullopt;
 }
 
-std::vector<std::uint8_t> as_bytes(const std::string& text) { return {text.begin(), text.end()}; }
-
-// What the ranks up to this one have published by now. One that comes later will look itself.
-std::vector<std::optional<SeenGpus>> published_gpus(const Job& job) {
-  std::vector<std::optional<SeenGpus>> ranks;
-  for (int rank = 0; rank <= job.member.rank; ++rank) {
-    auto& seen = ranks.emplace_back();
-    as_peer_error("looking for the GPUs of rank " + std::to_string(rank), [&] {
-      if (job.store->check({gpus_key(rank)})) {
-        const auto bytes = job.store->get(gpus_key(rank));
-        seen = seen_gpus_from(std::string(bytes.begin(), bytes.end()));
-      }
-    });
+// What the first ranks have published. Waits until they have.
+std::vector<SeenGpus> published_places(const Job& job, int ranks) {
+  std::vector<SeenGpus> places;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto bytes = as_peer_error("looking for the host of rank " + std::to_string(rank),
+                                     [&] { return job.store->get(host_key(rank)); });
+    places.push_back(seen_gpus_from(std::string(bytes.begin(), bytes.end())));
   }
-  return ranks;
+  return places;
 }
 
 }  // namespace
@@ -76,38 +69,31 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
   }
 }
 
-void publish_host(const Job& job) {
-  job.store->set(host_key(job.member.rank), as_bytes(host_id()));
-}
-
-void publish_gpus(const Job& job) {
-  if (!gpu_backend(job)) {  // Nor is CUDA asked then, after which a process must not fork.
-    return;
-  }
+void publish_place(const Job& job) {
   SeenGpus seen{.host = host_id(), .bus_ids = {}};
-  for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
-    seen.bus_ids.push_back(device::pci_bus_id({at::kCUDA, static_cast<c10::DeviceIndex>(i)}));
+  if (gpu_backend(job)) {  // Else CUDA is not asked, after which a process must not fork.
+    for (std::size_t i = 0; i < at::getNumGPUs(); ++i) {
+      seen.bus_ids.push_back(device::pci_bus_id({at::kCUDA, static_cast<c10::DeviceIndex>(i)}));
+    }
   }
-  if (!seen.bus_ids.empty()) {
-    job.store->set(gpus_key(job.member.rank), as_bytes(text_of(seen)));
-  }
+  const auto text = text_of(seen);
+  job.store->set(host_key(job.member.rank), std::vector<std::uint8_t>(text.begin(), text.end()));
 }
 
 Place find_place(const Job& job) {
   if (job.member.world_size == 1) {
     return {};
   }
-  std::vector<std::vector<std::uint8_t>> hosts;
-  for (int rank = 0; rank < job.member.world_size; ++rank) {
-    hosts.push_back(as_peer_error("looking for the host of rank " + std::to_string(rank),
-                                  [&] { return job.store->get(host_key(rank)); }));
+  std::vector<std::string> hosts;
+  for (auto& place : published_places(job, job.member.world_size)) {
+    hosts.push_back(std::move(place.host));
   }
   const auto& here = hosts[static_cast<std::size_t>(job.member.rank)];
   Place place;
   place.local_rank =
       static_cast<int>(std::count(hosts.begin(), hosts.begin() + job.member.rank, here));
   place.local_size = static_cast<int>(std::count(hosts.begin(), hosts.end(), here));
-  std::vector<std::vector<std::uint8_t>> nodes;  // In the order of their first rank.
+  std::vector<std::string> nodes;  // In the order of their first rank.
   for (const auto& host : hosts) {
     if (std::find(nodes.begin(), nodes.end(), host) == nodes.end()) {
       nodes.push_back(host);
@@ -152,16 +138,21 @@ at::Device Group::device() const {
     return at::kCPU;
   }
   const int local = local_rank();
-  if (backend && local >= gpus && !may_share_gpus(job, *backend)) {
-    if (const auto other = comm::rank_with_same_gpu(comm::published_gpus(job))) {
-      throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
-                       " has no GPU of its own, this host shows " + std::to_string(gpus) +
-                       " and rank " + std::to_string(*other) +
-                       " has the same one; start at most that many ranks here, or hide the GPUs "
-                       "with CUDA_VISIBLE_DEVICES= to use the CPU");
-    }
+  if (!backend || local < gpus || may_share_gpus(job, *backend)) {
+    return {at::kCUDA, static_cast<c10::DeviceIndex>(local % gpus)};
   }
-  return {at::kCUDA, static_cast<c10::DeviceIndex>(comm::gpu_number(local, gpus))};
+  const std::lock_guard lock(state_->gpu_mutex);
+  if (!state_->gpu) {
+    state_->gpu = comm::choose_gpu(comm::published_places(job, job.member.rank + 1));
+  }
+  if (const auto other = state_->gpu->shared_with) {
+    throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +
+                     " has no GPU of its own, this host shows " + std::to_string(gpus) +
+                     " and rank " + std::to_string(*other) +
+                     " has the same one; start at most that many ranks here, or hide the GPUs with "
+                     "CUDA_VISIBLE_DEVICES= to use the CPU");
+  }
+  return {at::kCUDA, static_cast<c10::DeviceIndex>(state_->gpu->number)};
 }
 
 std::vector<int> Group::gpu_ids() const {

@@ -108,6 +108,7 @@ void release_generator() {
 
 struct Graph::Recorded {
   at::cuda::CUDAGraph graph;
+  bool is_made = false;
   std::string ended;  // By what end; empty: it can be replayed.
 };
 
@@ -124,6 +125,7 @@ Graph::Graph(const std::function<void()>& work) : recorded_(std::make_shared<Rec
     const Recording now(this, recorded_);
     work();
     graph.capture_end();
+    recorded_->is_made = true;
   } catch (...) {
     abandon(graph, device, pool);
     release_generator();
@@ -155,8 +157,10 @@ Graph::Recordings Graph::being_made() { return being_made_now().all(); }
 void Graph::end_recordings(const Recordings& recordings, const std::string& what) {
   for (const auto& each : recordings) {
     if (const auto recorded = each.lock(); recorded && recorded->ended.empty()) {
-      recorded->graph.reset();
       recorded->ended = what;
+      if (recorded->is_made) {
+        recorded->graph.reset();
+      }
     }
   }
 }

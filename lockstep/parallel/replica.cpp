@@ -79,10 +79,9 @@ void Replica::before_forward() {
     buffers_are_due_ = true;  // First forward of a recording: what runs before a replay is unknown.
   }
   if (with_gradients) {
-    if (recorded_by_ != 0 && !in_step_) {
+    if (recorded_by_ != 0 && !join_) {
       buffers_are_due_ = true;  // As in a replay, which other ranks may be in now.
     }
-    in_step_ = true;
     recorded_by_ = number == 0 ? recorded_by_ : number;
     graph_ = device::Graph::recording();
     errors_.enter(Phase::kForward, stats_.steps + 1);
@@ -198,7 +197,6 @@ void Replica::finish_step(const CommunicationTimes& times) {
 }
 
 void Replica::count_step() {
-  in_step_ = false;
   ++stats_.steps;
   errors_.enter(Phase::kBetweenSteps, stats_.steps);
 }

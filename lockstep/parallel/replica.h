@@ -169,7 +169,6 @@ class Replica {
   ReplicaCheck check_;
   device::Graph* graph_ = nullptr;  // The graph recording this step, or null.
   std::uint64_t recorded_by_ = 0;   // The number of the last one; 0: none so far.
-  bool in_step_ = false;            // A forward with gradients began it.
   DistributedDataParallelStats stats_;
   Clock::time_point forward_begun_;
   Clock::time_point forward_done_;

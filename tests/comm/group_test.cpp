@@ -36,24 +36,34 @@ class EndedBackend : public comm::LocalBackend {
   Ends* ends_;
 };
 
-// NCCL's shutdown() waits for collectives to which nobody may come any more.
-TEST(Group, AnErrorAbortsItsBackends) {
+// Others tell their ranks that this one leaves.
+TEST(Group, AnErrorAbortsBackendsThatWouldWait) {
   EndedBackend::Ends ends;
   auto registry = BackendRegistry::built_in();
-  registry.add("mine", {c10::kCPU},
-               [&](const BackendRequest&) { return c10::make_intrusive<EndedBackend>(&ends); });
-  {
-    const auto world = init_process_group({.backend = "mine", .registry = registry});
-  }
-  EXPECT_EQ(ends.aborts, 0);
-  EXPECT_EQ(ends.shutdowns, 1);
-  const auto fail = [&] {
-    const auto world = init_process_group({.backend = "mine", .registry = registry});
-    throw std::runtime_error("an error");
+  const auto make = [&](const BackendRequest&) { return c10::make_intrusive<EndedBackend>(&ends); };
+  registry.add("waits", {c10::kCPU}, make, {Capability::kShutdownWaits});
+  registry.add("leaves", {c10::kCPU}, make);
+  const auto ends_after = [&](const std::string& backend, const std::function<void(Group&)>& body) {
+    ends = {};
+    try {
+      auto world = init_process_group({.backend = backend, .registry = registry});
+      body(world);
+    } catch (const std::runtime_error&) {
+    }
+    return std::pair(ends.aborts, ends.shutdowns);
   };
-  EXPECT_THROW(fail(), std::runtime_error);
-  EXPECT_EQ(ends.aborts, 1);
-  EXPECT_EQ(ends.shutdowns, 2);
+  const auto fail = [](Group&) { throw std::runtime_error("an error"); };
+  EXPECT_EQ(ends_after("waits", [](Group&) {}), std::pair(0, 1));
+  EXPECT_EQ(ends_after("waits", fail), std::pair(1, 1));
+  EXPECT_EQ(ends_after("leaves", fail), std::pair(0, 1));
+  const auto destroyed_in_catch = [&](Group& world) {
+    try {
+      fail(world);
+    } catch (const std::runtime_error&) {
+      world.destroy();
+    }
+  };
+  EXPECT_EQ(ends_after("waits", destroyed_in_catch), std::pair(1, 1));
 }
 
 std::int64_t sum_of_ones(const Group& group) {

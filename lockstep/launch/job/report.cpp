@@ -70,24 +70,31 @@ bool shown_already(const std::string& traceback, const std::string& tail) {
   return last.empty() || tail.find(last) != std::string::npos;
 }
 
-// A program that prints its error and tells it: only the program's name may stand before a line.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines = split(text, '\n');
+  std::erase_if(lines, [](const std::string& line) { return trim(line).empty(); });
+  return lines;
+}
+
+// Of a program that prints its error and tells it, too; "program: " may stand before each line.
 bool says_only(const std::string& tail, const std::string& message) {
-  const auto told = split(message, '\n');
-  return std::ranges::all_of(split(tail, '\n'), [&](const std::string& line) {
-    return trim(line).empty() || std::ranges::any_of(told, [&](const std::string& part) {
-             return !part.empty() && line.ends_with(part);
-           });
+  const auto said = lines_of(tail);
+  const auto told = lines_of(message);
+  if (said.size() > kMessageLines) {
+    return false;
+  }
+  return std::ranges::equal(said, told, [](const std::string& line, const std::string& part) {
+    return line == part || line.ends_with(": " + part);
   });
 }
 
 void append_root_cause(std::string& report, const Failure& root) {
   const std::string tail = last_lines(root.stderr_tail, kTailLines);
-  const std::string message = last_lines(root.message, kMessageLines);
-  append_block(report, "message", message);
+  append_block(report, "message", last_lines(root.message, kMessageLines));
   if (!shown_already(root.traceback, tail)) {
     append_block(report, "traceback", innermost_frames(root.traceback, kTailLines));
   }
-  if (!says_only(tail, message)) {
+  if (!says_only(root.stderr_tail, root.message)) {
     append_block(report, "end of its stderr", tail);
   }
   report += "  log: " +
