@@ -13,6 +13,7 @@ enum class Phase : std::uint8_t {
   kBackward,
   kBetweenSteps,
   kSaving,  // A checkpoint. Whoever says so ends it in a time of its own: others wait longer.
+  kFailed,  // It ends because of an error.
 };
 
 struct Progress {
@@ -28,5 +29,10 @@ Progress unpack_progress(std::uint64_t word);
 
 // "in forward of step 12"; empty if nothing was said.
 std::string text_of(const Progress& progress);
+// The same; "before its first step" if nothing was said.
+std::string place_of(const Progress& progress);
+
+// Whether a rank that reported this one has still to come where the other one is, or never will.
+bool is_behind(const Progress& progress, const Progress& other);
 
 }  // namespace lockstep

@@ -80,9 +80,10 @@ Group::State::~State() {
       c10::intrusive_ptr<c10d::Store> keys;
       std::map<c10::DeviceType, c10::intrusive_ptr<c10d::Backend>> backends;
       c10::intrusive_ptr<c10d::ProcessGroup> process_group;
+      std::unique_ptr<comm::LateRanksInCrashReport> late_ranks;
     };
-    new (std::nothrow) Kept{std::move(job), std::move(store), std::move(keys), std::move(backends),
-                            std::move(process_group)};
+    new (std::nothrow) Kept{std::move(job),      std::move(store),         std::move(keys),
+                            std::move(backends), std::move(process_group), std::move(late_ranks)};
   }
 }  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): kept, see above.
 
@@ -180,6 +181,10 @@ void Group::State::connect(Deadline deadline) {
     process_group->setDefaultBackend(type);
   }
   process_group->setGroupName(name);
+  if (progress != nullptr && backends.contains(at::kCUDA)) {
+    late_ranks = std::make_unique<comm::LateRanksInCrashReport>(*progress, rank, size,
+                                                                is_world() ? "" : name);
+  }
   host_waits = store->check({"host waits"});
   if (round) {
     round->formed();
@@ -200,16 +205,43 @@ void Group::State::note_recordings() {
   }
 }
 
+void Group::State::end_recordings() {
+  const std::lock_guard lock(recordings_mutex);
+  // NCCL would wait for the graphs that use it.
+  device::Graph::end_recordings(recordings, "the process group of " + who());
+}
+
+bool Group::State::has_failed() const {
+  if (broken || std::uncaught_exceptions() > unwinding_before) {
+    return true;
+  }
+  const auto error = std::current_exception();  // Whoever closes the group may have caught it.
+  if (error != nullptr && error != error_before) {
+    return true;
+  }
+  return std::any_of(backends.begin(), backends.end(), [](const auto& one) {
+    try {
+      return one.second->getError() != c10d::ErrorType::SUCCESS;
+    } catch (const std::exception&) {  // A backend that does not tell.
+      return false;
+    }
+  });
+}
+
 void Group::State::close() {
   if (std::exchange(closed, true) || rank < 0 || !fork_guard.in_owner()) {
     return;
   }
-  const bool unwinding = std::uncaught_exceptions() > 0;
-  const bool failed = unwinding || std::current_exception() != nullptr;  // Or in its catch.
+  const bool unwinding = std::uncaught_exceptions() > unwinding_before;
+  const bool failed = has_failed();
+  if (failed && progress != nullptr) {  // Others that wait for a GPU need not wait for this rank.
+    const auto last = progress->progress_of(rank).value_or(Progress());
+    progress->report({.phase = Phase::kFailed, .step = last.step});
+  }
   process_group.reset();
+  late_ranks.reset();
   progress = nullptr;
-  // NCCL would wait for the graphs that use it.
-  device::Graph::end_recordings(recordings, "the process group of " + who());
+  end_recordings();
   for (auto& [device, backend] : backends) {
     try {
       if (failed && capabilities[device].contains(Capability::kShutdownWaits)) {
@@ -271,6 +303,10 @@ Group Group::new_group(const std::vector<int>& ranks) const {
   const int rank = here == ranks.end() ? -1 : static_cast<int>(here - ranks.begin());
   auto child =
       std::make_shared<State>(parent.job, parent.keys, name, rank, static_cast<int>(ranks.size()));
+  {
+    const std::lock_guard lock(state_->gpu_mutex);
+    child->gpu = parent.gpu;
+  }
   if (rank >= 0) {
     comm::connect_or_explain(*child, "new_group", Deadline::in(parent.job->timeout));
   }

@@ -8,6 +8,7 @@
 #include <c10/core/Device.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -87,6 +88,18 @@ class Group {
   void report(const Progress& progress) const;
   // What a rank of the group said last; nothing where the backend cannot tell.
   [[nodiscard]] std::optional<Progress> progress_of(int rank) const;
+
+  // Waits until is_done(), which is asked often: for what no collective of this group waits for,
+  // such as a GPU that sums over the ranks. Throws PeerError, which begins with `what`, as soon as
+  // a rank of this host has ended, and after the timeout. That names the ranks which are behind
+  // this one, by what they told report(), if the group can know. The group is then unusable.
+  void wait_for(const std::string& what, const std::function<bool()>& is_done,
+                const CollectiveOptions& options = {}) const;
+  // Waits until the device, or device(), has done the current stream's work, and throws like
+  // wait_for(). On the CPU there is nothing to wait for. Read what ranks have summed behind it:
+  // item() and cpu() would wait for ever for a rank that is gone.
+  void synchronize() const { synchronize(device()); }
+  void synchronize(at::Device device) const;
 
   // Ends the group on this rank; harmless when repeated. A later collective throws UsageError.
   void destroy();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -14,6 +15,7 @@
 #include "lockstep/comm/backend_registry.h"
 #include "lockstep/comm/gpu_choice.h"
 #include "lockstep/comm/group.h"
+#include "lockstep/comm/late_ranks.h"
 #include "lockstep/comm/progress_board.h"
 #include "lockstep/comm/rendezvous/rank_info.h"
 #include "lockstep/device/graph.h"
@@ -56,8 +58,11 @@ struct Group::State {
   [[nodiscard]] std::uint64_t next_number(c10::DeviceType device) const;
   // Counts a collective that has begun.
   void count(c10::DeviceType device);
+  // Whether the group ends because of an error: other ranks may come to no collective any more.
+  [[nodiscard]] bool has_failed() const;
   // If the current stream is being recorded, its graph may use a backend of this group for GPUs.
   void note_recordings();
+  void end_recordings();
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
   // What ranks must have in common. A rank that sees a GPU may have one more backend for it.
@@ -74,10 +79,16 @@ struct Group::State {
   std::map<c10::DeviceType, Capabilities> capabilities;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group;
   comm::ProgressBoard* progress = nullptr;  // One of the backends.
+  std::unique_ptr<comm::LateRanksInCrashReport> late_ranks;
   std::mutex gpu_mutex;
   std::optional<comm::GpuChoice> gpu;  // If device() had to ask for it.
   std::mutex recordings_mutex;
   device::Graph::Recordings recordings;  // Which end before the backends do.
+  std::atomic<bool> broken{
+      false};  // A wait for a GPU failed, after which no rank comes to another.
+  // An error that was on its way when the group was made is none of its own.
+  std::exception_ptr error_before = std::current_exception();
+  int unwinding_before = std::uncaught_exceptions();
   std::atomic<int> children{0};
   std::map<std::string, int> names;           // By kind: how many were given away.
   std::atomic<std::uint64_t> collectives{0};  // Counted here if the backend does not.

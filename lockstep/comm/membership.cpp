@@ -31,11 +31,11 @@ std::optional<std::string> gpu_backend(const Job& job) {
   return std::nullopt;
 }
 
-// What the first ranks have published. Waits until they have.
-std::vector<SeenGpus> published_places(const Job& job, int ranks) {
+// What the first ranks have published. Waits until they have; errors begin with `what`.
+std::vector<SeenGpus> published_places(const Job& job, int ranks, const std::string& what) {
   std::vector<SeenGpus> places;
   for (int rank = 0; rank < ranks; ++rank) {
-    const auto bytes = as_peer_error("looking for the host of rank " + std::to_string(rank),
+    const auto bytes = as_peer_error(what + ", waiting for rank " + std::to_string(rank),
                                      [&] { return job.store->get(host_key(rank)); });
     places.push_back(seen_gpus_from(std::string(bytes.begin(), bytes.end())));
   }
@@ -85,7 +85,7 @@ Place find_place(const Job& job) {
     return {};
   }
   std::vector<std::string> hosts;
-  for (auto& place : published_places(job, job.member.world_size)) {
+  for (auto& place : published_places(job, job.member.world_size, "looking for the ranks' hosts")) {
     hosts.push_back(std::move(place.host));
   }
   const auto& here = hosts[static_cast<std::size_t>(job.member.rank)];
@@ -143,7 +143,10 @@ at::Device Group::device() const {
   }
   const std::lock_guard lock(state_->gpu_mutex);
   if (!state_->gpu) {
-    state_->gpu = comm::choose_gpu(comm::published_places(job, job.member.rank + 1));
+    state_->gpu = comm::choose_gpu(comm::published_places(
+        job, job.member.rank + 1,
+        "device of " + state_->who() + ", which sees " + std::to_string(gpus) +
+            " of its host's GPUs, asks which ones others see (Python ranks do not tell)"));
   }
   if (const auto other = state_->gpu->shared_with) {
     throw UsageError("device of " + state_->who() + ": local rank " + std::to_string(local) +

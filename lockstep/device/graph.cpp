@@ -158,8 +158,11 @@ void Graph::end_recordings(const Recordings& recordings, const std::string& what
   for (const auto& each : recordings) {
     if (const auto recorded = each.lock(); recorded && recorded->ended.empty()) {
       recorded->ended = what;
-      if (recorded->is_made) {
-        recorded->graph.reset();
+      try {
+        if (recorded->is_made) {
+          recorded->graph.reset();
+        }
+      } catch (const std::exception&) {  // A GPU that broke before. The others end all the same.
       }
     }
   }

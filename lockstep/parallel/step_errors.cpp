@@ -27,6 +27,8 @@ std::string name_of(const Progress& now) {
       return "after step " + step;
     case Phase::kSaving:
       return "saving the checkpoint of step " + step;
+    case Phase::kFailed:
+      return "failed in or after step " + step;
     case Phase::kUnknown:
       break;
   }

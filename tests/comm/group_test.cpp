@@ -27,10 +27,14 @@ class EndedBackend : public comm::LocalBackend {
   struct Ends {
     int aborts = 0;
     int shutdowns = 0;
+    bool broken = false;
   };
   explicit EndedBackend(Ends* ends) : ends_(ends) {}
   void abort() override { ++ends_->aborts; }
   void shutdown() override { ++ends_->shutdowns; }
+  c10d::ErrorType getError() override {
+    return ends_->broken ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+  }
 
  private:
   Ends* ends_;
@@ -64,6 +68,21 @@ TEST(Group, AnErrorAbortsBackendsThatWouldWait) {
     }
   };
   EXPECT_EQ(ends_after("waits", destroyed_in_catch), std::pair(1, 1));
+  const auto caught_before = [&](Group& world) {
+    try {
+      fail(world);
+    } catch (const std::runtime_error&) {
+    }
+    ends.broken = true;
+  };
+  EXPECT_EQ(ends_after("waits", caught_before), std::pair(1, 1));
+  // The error is older than the group, which does nothing wrong.
+  try {
+    throw std::runtime_error("an error");
+  } catch (const std::runtime_error&) {
+    EXPECT_EQ(ends_after("waits", [](Group&) {}), std::pair(0, 1));
+    EXPECT_EQ(ends_after("waits", fail), std::pair(1, 1));
+  }
 }
 
 std::int64_t sum_of_ones(const Group& group) {

@@ -28,6 +28,7 @@ char rank_text[16];
 std::atomic<pid_t> reporter{0};  // The thread that writes the report; 0 while nobody died.
 std::atomic<bool> reported{false};
 alignas(16) char alternate_stack[64 * 1024];
+std::atomic<CrashRemark> remark{nullptr};
 
 constexpr int kFatalSignals[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 
@@ -224,7 +225,10 @@ std::string describe_current_exception() {
 
 void on_terminate() {
   if (may_report()) {
-    const std::string what = std::string("rank ") + rank_text + ": " + describe_current_exception();
+    std::string what = std::string("rank ") + rank_text + ": " + describe_current_exception();
+    if (const auto more = remark.load()) {
+      what += more(what);
+    }
     JsonFile file(error_path);
     if (file.is_open()) {
       begin_message(file);
@@ -276,6 +280,8 @@ bool install_crash_report(const Environment& environment) {
   }
   return true;
 }
+
+void set_crash_remark(CrashRemark the_remark) { remark = the_remark; }
 
 void tell_launcher(const Environment& environment, const std::string& message) {
   if (const auto path = environment.get(kErrorFile)) {

@@ -17,6 +17,12 @@ namespace lockstep {
 // that already has a handler; calling it again is harmless. Returns whether it is active.
 bool install_crash_report(const Environment& environment);
 
+// What an uncaught exception's report says behind the exception's text; "" adds nothing. It is
+// asked in a process that is about to end, where other threads still run, so it may not wait for
+// them.
+using CrashRemark = std::string (*)(const std::string& text);
+void set_crash_remark(CrashRemark remark);
+
 // For a program that catches its exceptions and ends with a code: writes `message` to the error
 // file, if there is a launcher. Ranks that only noticed the failure of another write none, so that
 // the launcher's report names the one that did.

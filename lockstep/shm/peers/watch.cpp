@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/base/ask.h"
 #include "lockstep/base/process/tree.h"
 #include "lockstep/base/text/text.h"
 #include "lockstep/shm/peers/futex.h"
@@ -74,29 +75,44 @@ Deadline Watch::wait(const Wait& wait, Then then) {
     }
     if (deadline.passed()) {
       fail({.reason = Reason::kLate, .culprit = awaited.empty() ? rank_ : awaited.front()},
-           wait.what() + ": timed out: " + late_text(awaited) + " after " +
-               to_text(wait.deadline.total()) +
-               "; see the log there, or raise the timeout if it is only slow",
-           then);
+           wait.what() + ": timed out: " + late_text(wait, awaited), then);
     }
   }
 }
 
-std::string Watch::late_text(const std::vector<int>& ranks) const {
+std::string Watch::late_text(const Wait& wait, const std::vector<int>& ranks) const {
+  const std::string time = " after " + to_text(wait.deadline.total());
   if (ranks.empty()) {
-    return "no other rank is awaited, but this call is not done";
+    return (wait.without_awaited.empty() ? "no other rank is awaited, but this call is not done"
+                                         : wait.without_awaited) +
+           time + "; see the logs of all ranks, or raise the timeout if they are only slow";
   }
   std::vector<std::string> late;
   for (const int rank : ranks) {
     late.push_back(who(rank) + " (" + (roster_.is_stopped(rank) ? "stopped, " : "") +
                    roster_.last_call_of(rank) + ")");
   }
-  return join(late, ", ") + (late.size() > 1 ? " have" : " has") + " not arrived";
+  const bool several = late.size() > 1;
+  return join(late, ", ") +
+         (wait.rings ? several ? " have not arrived" : " has not arrived"
+          : several  ? " are behind"
+                     : " is behind") +
+         time + "; see the log there, or raise the timeout if it is only slow";
 }
 
 void Watch::look(const Wait& wait, Then then) {
   throw_if_broken();
-  const auto failures = failures_among(wait.needed ? wait.needed() : wait.awaited());
+  const auto& needed = wait.needed ? wait.needed : wait.awaited;
+  auto failures = failures_among(needed());
+  if (failures.empty()) {
+    return;
+  }
+  // One that is not needed any more may have left since it was asked for.
+  const auto still_needed = needed();
+  std::erase_if(failures, [&](const Failure& failure) {
+    const int rank = failure.reporter < 0 ? failure.culprit : failure.reporter;
+    return std::ranges::find(still_needed, rank) == still_needed.end();
+  });
   // A rank may have come to this meeting and then left or ended: that is no failure of this wait.
   if (!failures.empty() && !wait.ready()) {
     fail(failures.front(), wait.what() + ": " + explain(failures), then);
@@ -123,6 +139,9 @@ void Watch::throw_if_given_up(std::uint64_t phase, const std::function<std::stri
 // looks for sleepers. In the one order of all sequentially consistent operations one of the two
 // comes first, so no bell is missed.
 bool Watch::sleep(const Wait& wait, const Deadline& deadline) {
+  if (!wait.rings) {
+    return ask_for(std::min(kPoll, deadline.remaining()), wait.ready);
+  }
   Control& own = memory_.control(rank_);
   own.sleepers.fetch_add(1);
   const auto heard = own.bell.load();
@@ -210,10 +229,12 @@ std::string Watch::explain(const Failure& failure) const {
              " (" + roster_.last_call_of(failure.culprit) + ")" +
              (reporter.empty() ? "" : ", as " + reporter + " found");
     case Reason::kLate:
-      return reporter + " gave up waiting for " +
-             (failure.culprit == rank_
-                  ? "this rank"
-                  : culprit + " (" + roster_.last_call_of(failure.culprit) + ")");
+      return reporter + " gave up waiting" +
+             (failure.culprit == failure.reporter
+                  ? " (" + roster_.last_call_of(failure.reporter) + ")"
+              : failure.culprit == rank_
+                  ? " for this rank"
+                  : " for " + culprit + " (" + roster_.last_call_of(failure.culprit) + ")");
     case Reason::kLeft:
       return culprit + " left the group (" + roster_.last_call_of(failure.culprit) + ")" +
              (reporter.empty() ? "" : ", as " + reporter + " found");

@@ -24,6 +24,9 @@ struct Wait {
   std::function<std::vector<int>()> awaited;  // Ranks that it waits for.
   std::function<std::vector<int>()> needed;   // Those that must live for it; empty: the awaited.
   Deadline deadline;
+  // Whoever makes it ready rings. If not, `ready` is asked some thousand times a second.
+  bool rings = true;
+  std::string without_awaited;  // The error at the deadline, if no rank is awaited.
 };
 
 // Thread-safe.
@@ -94,7 +97,7 @@ class Watch {
   [[nodiscard]] std::vector<Failure> failures_among(const std::vector<int>& ranks) const;
   [[nodiscard]] std::string explain(const std::vector<Failure>& failures) const;
   [[nodiscard]] std::string explain(const Failure& failure) const;
-  [[nodiscard]] std::string late_text(const std::vector<int>& ranks) const;
+  [[nodiscard]] std::string late_text(const Wait& wait, const std::vector<int>& ranks) const;
   bool sleep(const Wait& wait, const Deadline& deadline);
   void wait_for_bell(std::uint32_t heard);
   void ring_all() const;

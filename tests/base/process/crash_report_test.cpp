@@ -87,6 +87,16 @@ TEST_F(CrashReport, AnExceptionThatIsNoStdExceptionIsReportedByType) {
   EXPECT_EQ(message(), "rank 3: int (no std::exception)");
 }
 
+TEST_F(CrashReport, ARemarkStandsBehindTheText) {
+  run_worker([] {
+    set_crash_remark([](const std::string& text) -> std::string {
+      return text.find("rank 1") == std::string::npos ? "" : "; it was late";
+    });
+    throw_peer_error();
+  });
+  EXPECT_THAT(message(), ::testing::EndsWith("for good; it was late"));
+}
+
 TEST_F(CrashReport, HasTheFieldsTorchelasticReads) {
   run_worker([] { throw_peer_error(); });
   const auto extra = report().at("extraInfo");

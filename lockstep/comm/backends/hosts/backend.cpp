@@ -104,6 +104,25 @@ void HostsBackend::abort() {
   }
 }
 
+void HostsBackend::report(const Progress& progress) {
+  if (auto* const inside = shared_->links.inside()) {
+    inside->report(progress);
+  }
+}
+
+std::optional<Progress> HostsBackend::progress_of(int rank) const {
+  const auto& map = shared_->links.map();
+  const auto* const inside = shared_->links.inside();
+  return inside == nullptr || map.host_of(rank) != map.here()
+             ? std::nullopt
+             : inside->progress_of(map.local_rank_of(rank));
+}
+
+void HostsBackend::wait_for(const std::string& what, const std::function<bool()>& is_done,
+                            Deadline deadline) {
+  shared_->links.wait_for(what, is_done, deadline);
+}
+
 WorkPointer HostsBackend::enqueue(Call call, Run run) {
   shared_->links.throw_if_broken(call.what);
   const shm::CallName number{.number = next_number(), .kind = kind_of(call.type)};

@@ -8,6 +8,7 @@
 #include "lockstep/base/work_queue.h"
 #include "lockstep/comm/backends/hosts/links.h"
 #include "lockstep/comm/backends/support/cpu_backend.h"
+#include "lockstep/comm/progress_board.h"
 
 namespace lockstep::comm {
 
@@ -18,7 +19,7 @@ namespace lockstep::comm {
 // Errors are UsageError for a call that cannot work, also any call in a fork of the process that
 // made the group, and PeerError, naming a rank or a host, for what happens on the way; after a
 // PeerError the group is of no use, and the contents of its works' tensors are undefined.
-class HostsBackend : public CpuBackend {
+class HostsBackend : public CpuBackend, public ProgressBoard {
  public:
   // All ranks call it. Throws PeerError if a rank does not come.
   HostsBackend(const BackendRequest& request, const HostMap& map, const BackendFactory& gloo);
@@ -32,6 +33,12 @@ class HostsBackend : public CpuBackend {
   void shutdown() override;
   void abort() override;
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  // Among the ranks of a host.
+  void report(const Progress& progress) override;
+  [[nodiscard]] std::optional<Progress> progress_of(int rank) const override;
+  void wait_for(const std::string& what, const std::function<bool()>& is_done,
+                Deadline deadline) override;
 
  private:
   // What the backend and its works share; it ends with the last of them.

@@ -7,6 +7,7 @@
 #include "lockstep/base/sockets/no_sigpipe.h"
 #include "lockstep/base/text/text.h"
 #include "lockstep/comm/library_errors.h"
+#include "lockstep/comm/wait_for.h"
 
 namespace lockstep::comm {
 namespace {
@@ -17,6 +18,8 @@ constexpr std::chrono::milliseconds kLetOthersSpeak{300};
 // speak before them: it asks the hosts for no longer than this which of them has not begun.
 constexpr std::chrono::milliseconds kAsk{250};
 constexpr std::chrono::milliseconds kGlooNotices{1000};
+// How often a rank that waits for something else asks whether another has ended the group.
+constexpr std::chrono::milliseconds kLookAtOtherHosts{1000};
 
 // A rank may be done with a collective, and leave, before the others are: what it sent arrives
 // soon after.
@@ -129,6 +132,35 @@ void HostLinks::begin(const shm::CallName& name) {
   mailbox_.set_progress(name.number);
   if (inside_) {
     inside_->be_part_of(name);
+  }
+}
+
+void HostLinks::wait_for(const std::string& what, const std::function<bool()>& is_done,
+                         Deadline deadline) {
+  throw_if_broken(what);
+  auto next_look = Deadline::in(kLookAtOtherHosts);
+  const auto is_over = [&] {
+    if (is_done()) {
+      return true;
+    }
+    if (next_look.passed()) {
+      next_look = Deadline::in(kLookAtOtherHosts);
+      // Not has_ended(): a rank of the lane may have left in order.
+      if (reason_.is_given()) {
+        throw PeerError(what +
+                        ": a rank has ended the group");  // Its reason takes this one's place.
+      }
+    }
+    return false;
+  };
+  try {
+    if (inside_) {
+      inside_->wait_for(what, is_over, deadline);
+    } else {
+      wait_alone(what, is_over, deadline);
+    }
+  } catch (const PeerError& error) {
+    fail(what, error);
   }
 }
 

@@ -57,6 +57,12 @@ class HostLinks {
   // To be called after a collective failed. If it failed because this rank leaves, cuts the lane:
   // nobody will finish what this rank began there, and Gloo's destructor would wait for it.
   void cut_if_left();
+  // Waits until is_done(), which is asked often. Throws PeerError at the deadline, or once a rank
+  // has ended the group or this host's ranks find one of them gone; all ranks then learn of it.
+  void wait_for(const std::string& what, const std::function<bool()>& is_done, Deadline deadline);
+  // Null for the only rank of a host.
+  [[nodiscard]] ShmBackend* inside() const { return inside_.get(); }
+  [[nodiscard]] const HostMap& map() const { return map_; }
   // Throws PeerError with that reason once there is one; UsageError in a fork.
   void throw_if_broken(const std::string& what) const;
   void throw_if_fork(const std::string& what) const;

@@ -36,9 +36,11 @@ class ShmBackend : public CpuBackend, public ProgressBoard {
   void break_up(const std::string& reason);
 
   void report(const Progress& progress) override { group_->team->watch().report(progress); }
-  [[nodiscard]] Progress progress_of(int rank) const override {
+  [[nodiscard]] std::optional<Progress> progress_of(int rank) const override {
     return group_->team->watch().progress_of(rank);
   }
+  void wait_for(const std::string& what, const std::function<bool()>& is_done,
+                Deadline deadline) override;
 
   // Allocates a tensor that is reduced in place, without a copy, if all ranks use such a tensor.
   bool supportsTensorAlloc(c10::DeviceIndex device) override;
