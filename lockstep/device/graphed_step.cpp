@@ -4,6 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <atomic>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/stream.h"
@@ -18,6 +20,9 @@ bool alike(const std::vector<at::Tensor>& some, const std::vector<at::Tensor>& o
                              one.scalar_type() == other.scalar_type();
                     });
 }
+
+thread_local std::uint64_t current_call = 0;
+std::atomic<std::uint64_t> last_call = 0;
 
 std::string first_line(const std::exception& error) {
   const auto* torchs = dynamic_cast<const c10::Error*>(&error);
@@ -48,9 +53,20 @@ StepRecorder::StepRecorder(const GraphedStepOptions& options) : options_(options
   }
 }
 
+std::uint64_t StepRecorder::call_number() { return current_call; }
+
+void StepRecorder::call(const Work& work, const Tensors& inputs) {
+  struct Numbered {
+    std::uint64_t before = std::exchange(current_call, ++last_call);
+    ~Numbered() { current_call = before; }
+  };
+  const Numbered numbered;
+  work(inputs);
+}
+
 StepRecorder::Run StepRecorder::run(const Tensors& inputs, const Work& work) {
   if (!stream_) {
-    work(inputs);
+    call(work, inputs);
     return Run::kEager;
   }
   if (graph_ && alike(inputs, inputs_)) {
@@ -65,7 +81,7 @@ StepRecorder::Run StepRecorder::run(const Tensors& inputs, const Work& work) {
     }
   }
   const OnStream guard(*stream_);
-  work(on_device(inputs));
+  call(work, on_device(inputs));
   return Run::kEager;
 }
 
@@ -91,8 +107,11 @@ bool StepRecorder::record(const Tensors& inputs, const Work& work) {
   for (const auto& input : inputs) {
     inputs_.push_back(at::empty_like(input, input.options().device(options_.device)));
   }
+  if (options_.before_recording) {
+    options_.before_recording();
+  }
   try {
-    graph_ = std::make_unique<Graph>([&] { work(inputs_); });
+    graph_ = std::make_unique<Graph>([&] { call(work, inputs_); });
     return true;
   } catch (const std::exception& error) {
     why_eager_ = first_line(error);

@@ -38,6 +38,9 @@ struct GraphedStepOptions {
   // their algorithms in them, and DistributedDataParallel its buckets.
   int warmup = 3;
   bool record = true;  // False: every call runs eagerly.
+  // Runs before a recording, which waits for the GPU without a time limit: Group::synchronize(),
+  // say.
+  std::function<void()> before_recording = nullptr;
 };
 
 namespace device {
@@ -56,6 +59,10 @@ class StepRecorder {
   // ran.
   Run run(const Tensors& inputs, const Work& work);
 
+  // The number of the call of `work` that the calling thread is in, eager or recorded; 0 outside of
+  // one. A replay calls nothing.
+  static std::uint64_t call_number();
+
   void record_again();
   [[nodiscard]] const Tensors& inputs() const { return inputs_; }
   [[nodiscard]] const std::string& why_eager() const { return why_eager_; }
@@ -63,6 +70,7 @@ class StepRecorder {
 
  private:
   [[nodiscard]] Tensors on_device(const Tensors& inputs) const;
+  static void call(const Work& work, const Tensors& inputs);
   void note_shapes(const Tensors& inputs);
   bool record(const Tensors& inputs, const Work& work);
   void replay(const Tensors& inputs);

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/graph.h"
+#include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/autograd/backward_sink.h"
 #include "lockstep/parallel/checks/same_hook.h"
 #include "lockstep/parallel/checks/same_model.h"
@@ -74,15 +75,11 @@ void Replica::sync_buffers(bool has_inputs) {
 void Replica::before_forward() {
   const bool with_gradients = at::GradMode::is_enabled();
   const auto samples = std::exchange(samples_, std::nullopt);
-  const auto number = device::Graph::recording_number();
-  if (number != 0 && number != recorded_by_) {
-    buffers_are_due_ = true;  // First forward of a recording: what runs before a replay is unknown.
+  const auto call = device::StepRecorder::call_number();
+  if (call != 0 && call != std::exchange(last_call_, call) && !join_) {
+    buffers_are_due_ = true;  // What ran before a replay is not known, and others may replay.
   }
   if (with_gradients) {
-    if (recorded_by_ != 0 && !join_) {
-      buffers_are_due_ = true;  // As in a replay, which other ranks may be in now.
-    }
-    recorded_by_ = number == 0 ? recorded_by_ : number;
     graph_ = device::Graph::recording();
     errors_.enter(Phase::kForward, stats_.steps + 1);
   }
@@ -135,6 +132,13 @@ void Replica::after_forward(const std::vector<at::Tensor*>& outputs) {
   }
   if (!reducer_) {
     return;
+  }
+  if (auto* const graph = device::Graph::recording()) {
+    graph->after_replay([this, synchronized, weak = std::weak_ptr(reducer_)] {
+      if (weak.lock()) {
+        buffers_are_due_ = synchronized;  // As behind the eager forward.
+      }
+    });
   }
   if (synchronized) {
     std::vector<at::Tensor> tensors;

@@ -51,7 +51,8 @@ struct DistributedDataParallelOptions {
   // possible, else copied there. The environment variable LOCKSTEP_ALLOCATE_IN_BUCKETS=0 turns this
   // off for a process.
   bool allocate_in_buckets = true;
-  // Buffers are set to rank 0's at the beginning of every forward that follows a synchronized one.
+  // Buffers are set to rank 0's at the beginning of every forward that follows a synchronized one,
+  // and of the first forward in each call of a GraphedStep.
   bool forward_sync_buffers = true;
   // When the module is wrapped, compares the models and takes rank 0's parameters and buffers.
   // Without it the ranks must start with equal ones.
@@ -168,7 +169,7 @@ class Replica {
   StepErrors errors_;
   ReplicaCheck check_;
   device::Graph* graph_ = nullptr;  // The graph recording this step, or null.
-  std::uint64_t recorded_by_ = 0;   // The number of the last one; 0: none so far.
+  std::uint64_t last_call_ = 0;     // Of a GraphedStep: the number of that with the last forward.
   DistributedDataParallelStats stats_;
   Clock::time_point forward_begun_;
   Clock::time_point forward_done_;

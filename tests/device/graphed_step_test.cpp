@@ -39,6 +39,23 @@ TEST(GraphedStep, ReturnsSeveralTensorsAsAVector) {
   EXPECT_TRUE(step(twos())[1].equal(at::full({3}, 4.0)));
 }
 
+TEST(GraphedStep, NumbersTheCallsOfItsFunction) {
+  std::vector<std::uint64_t> numbers;
+  GraphedStep step(
+      [&](const at::Tensor& x) {
+        numbers.push_back(device::StepRecorder::call_number());
+        return x;
+      },
+      {.device = at::kCPU});
+  EXPECT_EQ(device::StepRecorder::call_number(), 0U);
+  step(twos());
+  step(twos());
+  EXPECT_NE(numbers[0], 0U);
+  EXPECT_NE(numbers[1], 0U);
+  EXPECT_NE(numbers[0], numbers[1]);
+  EXPECT_EQ(device::StepRecorder::call_number(), 0U);
+}
+
 TEST(GraphedStep, WhatTheFunctionThrowsComesOut) {
   GraphedStep step([](const at::Tensor&) -> at::Tensor { throw UsageError("no such loss"); },
                    {.device = at::kCPU});

@@ -1,11 +1,14 @@
 #include "lockstep/parallel/distributed_data_parallel.h"
 
+#include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/graphed_step.h"
 #include "tests/parallel/nets.h"
 
 namespace lockstep {
@@ -214,6 +217,63 @@ TEST(DistributedDataParallel, GivesAllRanksTheBuffersOfRank0) {
       EXPECT_EQ(same_on_all_ranks(world, net->buffers()[0]), on);
     });
   }
+}
+
+// One rank may replay a call that another runs eagerly, and a replay cannot know what ran before
+// it.
+TEST(DistributedDataParallel, EachCallOfAGraphedStepHasTheSameCollectives) {
+  run_ranks(2, [](Group& world) {
+    torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+    DistributedDataParallel ddp(net, world);
+    const auto input = input_of(world.rank());
+    const auto pass = [&](const at::Tensor& x) {
+      const auto loss = ddp(x).square().sum();
+      loss.backward();
+      return loss;
+    };
+    const auto alone = [&](const at::Tensor& x) {
+      const auto guard = ddp.no_sync();
+      return pass(x);
+    };
+    GraphedStep micro(alone, {.device = at::kCPU});
+    GraphedStep last(pass, {.device = at::kCPU});
+    GraphedStep both([&](const at::Tensor& x) { return alone(x), pass(x); }, {.device = at::kCPU});
+    const auto evaluate = [&](const at::Tensor& x) {
+      const at::NoGradGuard no_grad;
+      return ddp(x);
+    };
+    GraphedStep evaluated(evaluate, {.device = at::kCPU});
+    const auto begun = [&] { return world.backend()->getSequenceNumberForGroup(); };
+    const auto collectives_of = [&](auto& step) {
+      const auto before = begun();
+      step(input);
+      return begun() - before;
+    };
+    for (int step = 0; step < 3; ++step) {  // In the first ones ranks agree on buckets.
+      pass(input);
+    }
+    const auto of_micro = collectives_of(micro);
+    const auto of_last = collectives_of(last);
+    const auto of_both = collectives_of(both);
+    const auto of_evaluated = collectives_of(evaluated);
+    EXPECT_GT(of_micro, 0U) << "buffers";
+    EXPECT_EQ(of_last, of_both) << "one broadcast in each";
+    EXPECT_GT(of_evaluated, 0U);
+    const auto expect_the_same = [&](const char* when) {
+      EXPECT_EQ(collectives_of(micro), of_micro) << when;
+      evaluate(input);
+      EXPECT_EQ(collectives_of(last), of_last) << when;
+      alone(input);
+      EXPECT_EQ(collectives_of(both), of_both) << when;
+      EXPECT_EQ(collectives_of(evaluated), of_evaluated) << when;
+      EXPECT_EQ(collectives_of(evaluated), of_evaluated) << when;
+    };
+    expect_the_same("after an evaluation");
+    pass(input);
+    expect_the_same("after a step");
+    alone(input);
+    expect_the_same("after a pass without sums");
+  });
 }
 
 TEST(DistributedDataParallel, WorksForAProcessThatIsAlone) {

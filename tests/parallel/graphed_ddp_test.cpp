@@ -173,6 +173,74 @@ TEST(GraphedDdp, TwoRanksTrainBitForBitAsEagerly) {
       2);
 }
 
+// Each step has two forwards, and the second follows one in no_sync: it broadcasts nothing, in no
+// mode. Rank 0 is called with an odd batch while rank 1 replays.
+TEST(GraphedDdp, StepsOfTwoForwardsBroadcastBuffersAsOftenAsEagerOnes) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  on_a_deterministic_gpu(
+      [](Group& world) {
+        const auto train_with = [&](bool record) {
+          at::manual_seed(world.rank());
+          auto net = small_net();
+          DistributedDataParallel ddp(net, world);
+          GraphedStep step(
+              [&](const at::Tensor& images) {
+                net->zero_grad();
+                {
+                  const auto alone = ddp.no_sync();
+                  ddp(images).square().sum().backward();
+                }
+                const auto loss = ddp(images).square().sum();
+                loss.backward();
+                return loss;
+              },
+              {.device = world.device(), .record = record});
+          for (int i = 0; i < 8; ++i) {
+            at::manual_seed(10 * i + world.rank());
+            const auto images = at::randn({16, 3, 8, 8}, at::kCUDA);
+            step(i == 6 && world.rank() == 0 ? images.narrow(0, 0, 5) : images);
+          }
+          EXPECT_EQ(step.is_recorded(), record) << step.why_eager();
+          std::vector<at::Tensor> state;
+          for (const auto& tensors : {net->parameters(), net->buffers()}) {
+            state.insert(state.end(), tensors.begin(), tensors.end());
+          }
+          return state;
+        };
+        const auto eager = train_with(false);
+        const auto graphed = train_with(true);
+        for (std::size_t i = 0; i < eager.size(); ++i) {
+          EXPECT_TRUE(graphed[i].equal(eager[i])) << "tensor " << i;
+        }
+      },
+      2);
+}
+
+// Rank 0 evaluates an odd batch eagerly while rank 1 replays, and then the other way round.
+TEST(GraphedDdp, RanksMayEvaluateEagerlyWhatOthersReplay) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  on_a_deterministic_gpu(
+      [](Group& world) {
+        auto net = small_net();
+        DistributedDataParallel ddp(net, world);
+        GraphedStep evaluate(
+            [&](const at::Tensor& images) {
+              const at::NoGradGuard no_grad;
+              return ddp(images);
+            },
+            {.device = world.device()});
+        const auto images = at::ones({16, 3, 8, 8}, at::kCUDA);
+        for (int i = 0; i < 8; ++i) {
+          evaluate(i >= 5 && i % 2 == world.rank() ? images.narrow(0, 0, 5) : images);
+          ddp(images).square().sum().backward();
+        }
+        EXPECT_TRUE(evaluate.is_recorded()) << evaluate.why_eager();
+        world.synchronize();
+        world.barrier();
+      },
+      2);
+}
+
 void destroy_before_the_recorded_step(const Group& group) {
   Group world = group;
   auto net = small_net();
