@@ -10,7 +10,12 @@ void StepsAhead::after_step() {
   }
   ends_.emplace_back(device_.type()).record(current_stream(device_));
   if (ends_.size() > most_) {
-    ends_.front().synchronize();
+    const auto& oldest = ends_.front();
+    if (wait_) {
+      wait_([&] { return oldest.query(); });
+    } else {
+      oldest.synchronize();
+    }
     ends_.pop_front();
   }
 }

@@ -4,6 +4,8 @@
 #include <ATen/cuda/Sleep.h>
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "lockstep/device/stream.h"
@@ -21,8 +23,8 @@ c10::Event start_step() {
   return end;
 }
 
-TEST(StepsAhead, TheHostIsTwoStepsAheadAndNoMore) {
-  StepsAhead ahead(kGpu);
+void expect_two_steps_ahead(const StepsAhead::Wait& wait) {
+  StepsAhead ahead(kGpu, wait);
   std::vector<c10::Event> ends;
   for (int step = 0; step < 6; ++step) {
     ends.push_back(start_step());
@@ -35,6 +37,30 @@ TEST(StepsAhead, TheHostIsTwoStepsAheadAndNoMore) {
       EXPECT_FALSE(ends[ends.size() - 2].query()) << "step " << step;
     }
   }
+}
+
+TEST(StepsAhead, TheHostIsTwoStepsAheadAndNoMore) { expect_two_steps_ahead(nullptr); }
+
+TEST(StepsAhead, TheCallerMayWaitInItsOwnWay) {
+  int waits = 0;
+  expect_two_steps_ahead([&](const std::function<bool()>& is_done) {
+    ++waits;
+    while (!is_done()) {
+      std::this_thread::yield();
+    }
+  });
+  EXPECT_EQ(waits, 4);
+}
+
+// It may find out that a step will never end.
+TEST(StepsAhead, WhatTheWaitThrowsComesOut) {
+  StepsAhead ahead(kGpu, [](const std::function<bool()>&) { throw std::runtime_error("rank 1"); });
+  start_step();
+  ahead.after_step();
+  start_step();
+  ahead.after_step();
+  start_step();
+  EXPECT_THROW(ahead.after_step(), std::runtime_error);
 }
 
 }  // namespace

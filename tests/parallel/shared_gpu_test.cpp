@@ -146,7 +146,9 @@ TEST(SharedGpu, AKilledRankIsNamedSoon) {
 
 // Over NCCL nothing throws in the step: the host learns of it from shared memory, and the group
 // ends without waiting for what rank 1 was to sum. Returns 0 if rank 0 learned of it.
-int train_over_nccl_until_rank_1_dies(const std::string& file, int rank) {
+enum class LearnsIn { kBarrier, kSynchronize };
+int train_over_nccl_until_rank_1_dies(const std::string& file, int rank, LearnsIn where) {
+  const std::string place = where == LearnsIn::kBarrier ? "barrier #1" : "the work of cuda:0";
   try {
     auto world = init_process_group({.backend = testing::kNcclBesideShm,
                                      .init_method = "file://" + file,
@@ -161,29 +163,43 @@ int train_over_nccl_until_rank_1_dies(const std::string& file, int rank) {
       ::raise(SIGKILL);
     }
     loss.backward();
-    world.barrier();
+    if (where == LearnsIn::kBarrier) {
+      world.barrier();
+    } else {
+      world.synchronize();
+    }
   } catch (const PeerError& error) {
     EXPECT_THAT(error.what(),
-                ::testing::AllOf(::testing::HasSubstr("barrier #1 on rank 0 of 2: rank 1 (pid "),
+                ::testing::AllOf(::testing::HasSubstr(place + " on rank 0 of 2: rank 1 (pid "),
                                  ::testing::HasSubstr(" ended (in backward of step 2")));
     return ::testing::Test::HasFailure() ? 1 : 0;
   }
   return 2;
 }
 
-TEST(SharedGpu, AnErrorIsNotHeldUpByASumThatWaits) {
-  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+void expect_rank_0_learns_it_in(LearnsIn where) {
   const test::TemporaryFolder folder;
   std::vector<pid_t> ranks;
   for (int rank = 0; rank < 2; ++rank) {
-    ranks.push_back(test::fork_child(
-        [&, rank] { return train_over_nccl_until_rank_1_dies(folder.file("store"), rank); }));
+    ranks.push_back(test::fork_child([&, rank] {
+      return train_over_nccl_until_rank_1_dies(folder.file("store"), rank, where);
+    }));
   }
   const int killed = test::wait_for(ranks[1]);
   EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL);
   const auto begin = Clock::now();
   EXPECT_EQ(test::wait_for(ranks[0]), 0);
   EXPECT_LT(Clock::now() - begin, std::chrono::seconds(20));
+}
+
+TEST(SharedGpu, AnErrorIsNotHeldUpByASumThatWaits) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  expect_rank_0_learns_it_in(LearnsIn::kBarrier);
+}
+
+TEST(SharedGpu, AHostThatWaitsForItsGpuLearnsOfAKilledRank) {
+  LOCKSTEP_SHARES_GPUS_OVER_NCCL();
+  expect_rank_0_learns_it_in(LearnsIn::kSynchronize);
 }
 
 TEST(SharedGpu, AStepThatTheHostSumsRunsEagerly) {

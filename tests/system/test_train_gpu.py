@@ -56,16 +56,15 @@ def nccl_version():
 
 
 @pytest.mark.skipif(nccl_version() < 23000, reason="ranks share a GPU with NCCL 2.30 or later: LD_PRELOAD one")
-@pytest.mark.xfail(reason="hung on one H200 that both ranks share, and why is not known", strict=False)
 @pytest.mark.parametrize("more", [[], ["--amp", "fp16", "--sync-bn"]], ids=["float32", "fp16"])
 def test_recorded_steps_of_two_ranks_have_the_bits_of_eager_ones(folder, more):
     flags = [*FLAGS, *more]
     flags[flags.index("--nproc") + 1] = 2
-    flags += ["--timeout", 20]
+    flags += ["--timeout", 20, "--shutdown-timeout", 5]  # An error comes before the end of the test's own time.
     env = {**GPU, "NCCL_MULTI_RANK_GPU_ENABLE": "1"}
-    recorded = train(folder, *flags, "--output", folder / "recorded", env=env, timeout=60).stdout
+    recorded = train(folder, *flags, "--output", folder / "recorded", env=env, timeout=150).stdout
     assert "steps are recorded as a CUDA graph now" in recorded
-    train(folder, *flags, "--output", folder / "eager", "--no-cuda-graph", env=env, timeout=60)
+    train(folder, *flags, "--output", folder / "eager", "--no-cuda-graph", env=env, timeout=150)
     assert losses(folder / "recorded/data-convnet") == losses(folder / "eager/data-convnet")
     assert weights(folder / "recorded/data-convnet") == weights(folder / "eager/data-convnet")
 

@@ -13,6 +13,7 @@ namespace {
 std::vector<int> from_rank_0(const Group& group, const std::vector<int>& own, at::Device device) {
   std::vector<at::Tensor> tensors{at::tensor(own, at::kInt).to(device)};
   group.process_group()->broadcast(tensors)->wait();
+  group.synchronize(device);
   const auto received = tensors.front().cpu();
   const auto* data = received.const_data_ptr<int>();
   return {data, data + received.numel()};

@@ -31,6 +31,7 @@ std::vector<std::int64_t> gather_counts(const Group& group,
     outputs[0].push_back(at::empty_like(own));
   }
   group.process_group()->allgather(outputs, input)->wait();
+  group.synchronize(own.device());
   std::vector<std::int64_t> counts;
   for (const auto& count : outputs[0]) {
     counts.push_back(count.item<std::int64_t>());
@@ -87,6 +88,7 @@ void compare_shapes(const Group& group, const std::vector<Parameter>& parameters
   const auto first = own.clone();
   std::vector<at::Tensor> tensors{first};
   group.process_group()->broadcast(tensors)->wait();
+  group.synchronize(own.device());
   if (first.equal(own)) {
     return;
   }

@@ -28,6 +28,7 @@ void Join::begin_forward() {
   }
   const auto ended = filled(0);
   group_.all_reduce(ended).wait();
+  group_.synchronize(device_);
   if (ended.item<double>() > 0) {
     throw UsageError("join: at least one rank has no more inputs, so all ranks stop here");
   }
@@ -35,12 +36,14 @@ void Join::begin_forward() {
 
 int Join::divisor() {
   count_->wait();
+  group_.synchronize(device_);
   return options_.divide_by_initial_world_size ? group_.size() : active_.item<int>();
 }
 
 int Join::shadow_forward() {
   const auto active = filled(0);
   group_.all_reduce(active).wait();
+  group_.synchronize(device_);
   const int count = active.item<int>();
   if (count > 0 && options_.throw_on_early_termination) {
     group_.all_reduce(filled(1)).wait();
@@ -54,6 +57,7 @@ int Join::shadow_forward() {
 int Join::common_rank(bool candidate) const {
   const auto rank = filled(candidate ? group_.rank() : -1, at::kLong);
   group_.all_reduce(rank, {.op = ReduceOp::kMax}).wait();
+  group_.synchronize(device_);
   return rank.item<int>();
 }
 
@@ -65,6 +69,7 @@ void Join::tell_synchronized(bool says_so) {
 bool Join::others_synchronize() const {
   const auto answer = filled(0);
   group_.all_reduce(answer).wait();
+  group_.synchronize(device_);
   return answer.item<double>() > 0;
 }
 

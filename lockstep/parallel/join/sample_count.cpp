@@ -24,6 +24,7 @@ void SampleCount::begin(double samples) {
 
 double SampleCount::divisor() {
   sum_->wait();
+  group_.synchronize(device_);
   return own_ > 0 ? total_.item<double>() / own_ : std::numeric_limits<double>::infinity();
 }
 

@@ -78,7 +78,9 @@ void Learner::step(const data::Sample& batch, Tally& tally) {
           update_weights();
           return loss;
         },
-        GraphedStepOptions{.device = device_, .record = records_steps(config_, batches_, device_)});
+        GraphedStepOptions{.device = device_,
+                           .record = records_steps(config_, batches_, device_),
+                           .before_recording = [this] { wait_for_gpu(); }});
   }
   (*recorded_)(batch.data, batch.target);
   scheduler_->step();
@@ -114,6 +116,9 @@ void Learner::update() {
 
 bool Learner::are_gradients_finite() {
   skipped_.reset();
+  if (check_) {
+    wait_for_gpu();  // The check reads from it, so the step is not recorded.
+  }
   try {
     if (!check_ || check_->check(step_, &amp_->scaler())) {
       return true;

@@ -75,6 +75,10 @@ class Learner {
   // if none fits.
   std::vector<std::string> load_weights(const Checkpoint& checkpoint);
 
+  // Waits until this rank's GPU has done its work, sums over ranks among it. Throws PeerError if a
+  // rank ended or is late. To be called before results are read, which would wait for ever.
+  void wait_for_gpu() const { group_.synchronize(); }
+
   // What became of the recording of step(), as GraphedStep tells it; before the first one neither.
   [[nodiscard]] bool is_recorded() const { return recorded_ && recorded_->is_recorded(); }
   [[nodiscard]] std::string why_eager() const { return recorded_ ? recorded_->why_eager() : ""; }

@@ -35,9 +35,19 @@ Trainer::Trainer(const TrainConfig& config, const DataSource& data, const BatchP
       options_(std::move(options)),
       train_loader_(train_loader(config, data, batches, world)),
       validation_loader_(evaluation_loader(config, data.validation, batches, world)),
-      ahead_(world.device()),
+      ahead_(world.device(), wait_for_step()),
       epoch_(world.device()),
       interval_(world.device()) {}
+
+// Another rank may be gone, or late, and a GPU that sums over the ranks waits for it.
+device::StepsAhead::Wait Trainer::wait_for_step() const {
+  if (world_.size() == 1) {
+    return nullptr;
+  }
+  return [this](const std::function<bool()>& is_done) {  // For the second one before this step.
+    world_.wait_for("step " + std::to_string(position_.step - 1) + " on the GPU", is_done);
+  };
+}
 
 bool is_at_end(const TrainConfig& config, const Position& position) {
   return position.epoch >= config.epochs || stops_early(config, position);
@@ -164,6 +174,7 @@ void Trainer::one_step(data::DataLoader::Iterator& batch) {
 
 void Trainer::finish_interval() {
   const auto times = clock_.times(learner_.stats().waiting_seconds);
+  learner_.wait_for_gpu();
   const auto sums = interval_.sums();
   const auto parts = gather(control_, IntervalPart{sums, times - marked_times_, work_.last()});
   std::vector<Tally::Sums> ranks;

@@ -81,6 +81,7 @@ class Trainer {
   void train_epoch();
   void prefetch_next_epoch();
   [[nodiscard]] bool is_stopped();
+  [[nodiscard]] device::StepsAhead::Wait wait_for_step() const;
   void one_step(data::DataLoader::Iterator& batch);
   void finish_interval();
   void look_for_slow_rank();

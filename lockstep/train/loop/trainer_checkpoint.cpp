@@ -83,6 +83,7 @@ void Trainer::require_finite(const std::vector<Tally::Sums>& ranks) const {
 }
 
 void Trainer::save(const SaveOptions& options) {
+  learner_.wait_for_gpu();
   const auto scores = gather(control_, RankScores{epoch_.sums(), interval_.sums()});
   std::vector<Tally::Sums> ranks;
   std::ranges::transform(scores, std::back_inserter(ranks), &RankScores::interval);

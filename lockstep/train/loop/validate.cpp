@@ -9,11 +9,12 @@ namespace lockstep::train {
 
 std::optional<Scores> validate(Learner& learner, data::DataLoader& loader, const Group& group,
                                const ValidateOptions& options) {
+  // A rank with one batch fewer than others calls is_stopped() as often as they do. All meet here
+  // before their GPUs do: rank 0 may save for longer than a GPU would wait for it.
+  std::int64_t rounds = largest(group, loader.size());
   const Learner::Averages averages(learner);
   learner.share_buffers();  // The averages' buffers: all ranks validate one network.
   const auto device = group.device();
-  // A rank with one batch fewer than others calls is_stopped() as often as they do.
-  std::int64_t rounds = largest(group, loader.size());
   if (options.batches > 0) {
     rounds = std::min(rounds, options.batches);
   }
@@ -31,6 +32,7 @@ std::optional<Scores> validate(Learner& learner, data::DataLoader& loader, const
     tally.add_counted(scores, labels, loss_of(scores, labels));
     ++batch;
   }
+  learner.wait_for_gpu();
   return scores_over(group, tally.sums());
 }
 

@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <torch/nn/modules/batchnorm.h>
+#include <atomic>
+#include <chrono>
+#include <memory>
 #include <numeric>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/comm/spawn.h"
@@ -79,6 +86,44 @@ TEST(Validate, RanksWithFewerBatchesAskAsOften) {
           validate(learner, loader, world, {.is_stopped = [&] { return ++asked > 9; }});
       if (asked != 2 || scores->samples != 17) {
         throw UsageError("rank " + std::to_string(rank) + " asked " + std::to_string(asked));
+      }
+    });
+    return 0;
+  });
+  EXPECT_EQ(status, 0);
+}
+
+// Rank 0 may save for longer than the world's collectives would wait for it.
+TEST(Validate, RanksMeetBeforeTheyShareBuffers) {
+  const int status = test::run_in_child([] {
+    spawn(2, [](int rank) {
+      const TrainConfig config;
+      const auto world = init_process_group({.backend = "shm"});
+      const auto control = world.new_group({0, 1});
+      torch::nn::Sequential net(torch::nn::Linear(4, 3), torch::nn::BatchNorm1d(3));
+      Learner learner(config, BatchPlan{8, 1, 8, 1, 8},
+                      std::make_shared<models::Network>(net.ptr()), world);
+      const auto source = toys::table();
+      data::DataLoader loader(source.validation,
+                              {.batch_size = 8, .sampler = data::EvaluationSampler(30, 2, rank)});
+      const auto begun = [&] { return world.backend()->getSequenceNumberForGroup(); };
+      const auto before = begun();
+      std::atomic<std::uint64_t> meanwhile = 0;
+      std::thread other([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        meanwhile = begun();
+        control.store()->set("looked/" + std::to_string(rank), std::vector<std::uint8_t>{1});
+      });
+      if (rank == 0) {
+        other.join();
+        control.store()->wait({"looked/1"});
+      }
+      const auto scores = validate(learner, loader, control);
+      if (rank == 1) {
+        other.join();
+      }
+      if (meanwhile != before || begun() == before || scores->samples != 30) {
+        throw UsageError("rank " + std::to_string(rank) + " shared buffers too early");
       }
     });
     return 0;
