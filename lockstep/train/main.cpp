@@ -56,7 +56,9 @@ int run(int argc, char** argv, const Networks& networks) {
   const int gpus = machine.visible_gpus;
   const auto member = cluster::discover(environment, ::getppid());
   const auto by = started_by(member.launched, environment);
-  if (by == StartedBy::kNobody && !warning.empty()) {
+  // Ranks of its own launcher would say it again, and one of any other is enough.
+  const bool says_so = by == StartedBy::kNobody || (by == StartedBy::kOther && member.rank == 0);
+  if (says_so && !warning.empty()) {
     print_error(("WARNING: " + warning).c_str());
   }
   auto launch = launch_arguments(line.job, by, member.local_size.value_or(0), gpus);

@@ -76,7 +76,15 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Of a program that prints its error and tells it, too; "program: " may stand before each line.
+// "program" or "lockstep train": more words, or a path, would tell something.
+bool is_name_of_program(std::string_view text) {
+  if (text.starts_with("lockstep ")) {
+    text.remove_prefix(std::string_view("lockstep ").size());
+  }
+  return !text.empty() && text.find_first_of(" /:") == std::string_view::npos;
+}
+
+// Whether a program told its error and printed the same, perhaps with its name before a line.
 bool says_only(const std::string& tail, const std::string& message) {
   const auto said = lines_of(tail);
   const auto told = lines_of(message);
@@ -84,19 +92,21 @@ bool says_only(const std::string& tail, const std::string& message) {
     return false;
   }
   return std::ranges::equal(said, told, [](const std::string& line, const std::string& part) {
-    return line == part || line.ends_with(": " + part);
+    const std::string behind_name = ": " + part;
+    return line == part ||
+           (line.ends_with(behind_name) &&
+            is_name_of_program(std::string_view(line).substr(0, line.size() - behind_name.size())));
   });
 }
 
 void append_root_cause(std::string& report, const Failure& root) {
-  const std::string tail = last_lines(root.stderr_tail, kTailLines);
+  const bool repeats = says_only(root.stderr_tail, root.message);
+  const std::string tail = repeats ? "" : last_lines(root.stderr_tail, kTailLines);
   append_block(report, "message", last_lines(root.message, kMessageLines));
   if (!shown_already(root.traceback, tail)) {
     append_block(report, "traceback", innermost_frames(root.traceback, kTailLines));
   }
-  if (!says_only(root.stderr_tail, root.message)) {
-    append_block(report, "end of its stderr", tail);
-  }
+  append_block(report, "end of its stderr", tail);
   report += "  log: " +
             (root.log_path.empty() ? "not kept; --log-dir DIR keeps the logs of all workers"
                                    : root.log_path) +

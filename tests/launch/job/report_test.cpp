@@ -62,6 +62,27 @@ TEST(Report, SaysAMessageOnce) {
   EXPECT_THAT(format_report({root}, false), HasSubstr("end of its stderr"));
 }
 
+TEST(Report, ShowsWhatStandsBeforeAMessageAndIsNoName) {
+  Failure root = failure(0, 1);
+  root.message = "Permission denied";
+  for (const char* name : {"program", "lockstep train", "a.out"}) {
+    root.stderr_tail = std::string(name) + ": Permission denied\n";
+    EXPECT_THAT(format_report({root}, false), Not(HasSubstr("end of its stderr"))) << name;
+  }
+  for (const char* more : {"cannot open", "/data/train.bin", "program: cannot open"}) {
+    root.stderr_tail = std::string(more) + ": Permission denied\n";
+    EXPECT_THAT(format_report({root}, false), HasSubstr(more)) << more;
+  }
+}
+
+TEST(Report, ShowsATracebackThatNoOtherLineTells) {
+  Failure root = failure(0, 1);
+  root.message = "no such file";
+  root.stderr_tail = "program: no such file\n";
+  root.traceback = "  #0 main\nno such file";
+  EXPECT_THAT(format_report({root}, false), HasSubstr("#0 main"));
+}
+
 TEST(Report, NamesSignals) {
   Failure root = failure(0, 0);
   root.signal = SIGSEGV;
