@@ -1,5 +1,5 @@
 # The commands of the project; each is a script that says what it does. `make help` lists them.
-.PHONY: help setup setup-check build train test check conformance soak bench lint format clean
+.PHONY: help setup setup-check build train test check conformance soak gpu bench lint format clean
 .DEFAULT_GOAL := help
 
 help:
@@ -10,6 +10,7 @@ help:
 	@echo "make check    what takes longer: clang, long tests, clang-tidy, sanitizers over torch parts"
 	@echo "make conformance   PyTorch's own distributed tests, with Gloo and with lockstep"
 	@echo "make soak     kill, start and fuzz loops (SOAK_SECONDS=60 for each fuzz target)"
+	@echo "make gpu      on a machine with a GPU: its tests, memcheck, and its rows of the benchmarks"
 	@echo "make bench    our numbers beside the peers': start-up, all_reduce, training steps"
 	@echo "make lint     clang-format and clang-tidy; make format writes the layout"
 	@echo "make clean    remove build/; .venv stays"
@@ -38,6 +39,9 @@ conformance: setup
 
 soak: setup-check
 	@scripts/soak.sh
+
+gpu: setup
+	@scripts/gpu.sh
 
 bench: build
 	build/bin/lockstep bench startup
