@@ -84,8 +84,7 @@ struct Group::State {
   std::optional<comm::GpuChoice> gpu;  // If device() had to ask for it.
   std::mutex recordings_mutex;
   device::Graph::Recordings recordings;  // Which end before the backends do.
-  std::atomic<bool> broken{
-      false};  // A wait for a GPU failed, after which no rank comes to another.
+  std::atomic<bool> broken{false};       // A wait_for() failed.
   // An error that was on its way when the group was made is none of its own.
   std::exception_ptr error_before = std::current_exception();
   int unwinding_before = std::uncaught_exceptions();

@@ -27,7 +27,12 @@ void Group::wait_for(const std::string& what, const std::function<bool()>& is_do
   if (state_->closed) {
     throw UsageError(place + ": the group was destroyed; make a new one");
   }
-  const auto deadline = Deadline::in(options.timeout.value_or(timeout()));
+  const auto limit = options.timeout.value_or(timeout());
+  if (limit <= std::chrono::milliseconds(0)) {
+    throw UsageError(place + ": the timeout is " + std::to_string(limit.count()) +
+                     " ms, expected more than 0");
+  }
+  const auto deadline = Deadline::in(limit);
   try {
     if (state_->progress != nullptr) {
       state_->progress->wait_for(place, is_done, deadline);

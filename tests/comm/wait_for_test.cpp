@@ -40,7 +40,7 @@ TEST(WaitFor, EndsWhenItIsDone) {
   }
 }
 
-TEST(WaitFor, ARankThatEndsIsNamedWithinASecond) {
+TEST(WaitFor, ARankThatEndsIsNamedSoon) {
   for (const std::string backend : {"shm", kTwoHosts}) {
     run_ranks(
         4,
@@ -96,6 +96,20 @@ TEST(WaitFor, ARankOfAnotherHostMayLeaveInOrder) {
         world.store()->set("done", std::vector<std::uint8_t>{1});
       },
       kTwoHosts);
+}
+
+// It would time out at once, and end the group for all.
+TEST(WaitFor, ATimeoutOfNothingIsRefused) {
+  run_ranks(
+      2,
+      [](Group& world) {
+        for (const int limit : {0, -1}) {
+          EXPECT_THAT([&] { world.wait_for("the GPU", never, {.timeout = milliseconds(limit)}); },
+                      ThrowsMessage<UsageError>(HasSubstr("expected more than 0")));
+        }
+        world.barrier();
+      },
+      "shm");
 }
 
 TEST(WaitFor, IsRefusedAfterTheEnd) {
