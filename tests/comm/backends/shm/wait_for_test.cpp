@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <functional>
 #include <stdexcept>
+#include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "lockstep/base/error.h"
@@ -64,73 +66,65 @@ TEST(ShmWaitFor, SaysThatNoRankIsBehind) {
       "shm");
 }
 
-// A GPU may have work of this rank alone behind the last sum.
-TEST(ShmWaitFor, ARankThatHasDoneAsMuchMayLeave) {
+// Rank 1 reports this and leaves while rank 0, which is past step 13, waits in `body`.
+void while_rank_1_leaves(const Progress& progress, const std::function<void(Group&)>& leave,
+                         const std::function<void(Group&)>& body) {
   run_ranks(
       2,
-      [](Group& world) {
-        world.report({.phase = Phase::kBetweenSteps, .step = 13});
+      [&](Group& world) {
+        const Progress past{.phase = Phase::kBetweenSteps, .step = 13};
+        world.report(world.rank() == 0 ? past : progress);
         world.barrier();
+        const auto store = world.store();
         if (world.rank() == 1) {
-          const auto store = world.store();
-          world.destroy();
+          leave(world);
           store->wait({"done"});
-          return;
+        } else {
+          body(world);
+          store->set("done", std::vector<std::uint8_t>{1});
         }
-        const auto due = std::chrono::steady_clock::now() + milliseconds(300);
-        world.wait_for("the GPU", [&] { return std::chrono::steady_clock::now() >= due; });
-        world.store()->set("done", std::vector<std::uint8_t>{1});
       },
       "shm");
 }
 
+void leave_in_order(Group& world) { world.destroy(); }
+
+void leave_by_an_error(Group& world) {
+  try {
+    throw std::runtime_error("a bad file");
+  } catch (const std::runtime_error&) {
+    world.destroy();
+  }
+}
+
+void expect_error(Group& world, const std::string& words) {
+  EXPECT_THAT([&] { world.wait_for("the GPU", is_never_done); },
+              ThrowsMessage<PeerError>(
+                  AllOf(StartsWith("the GPU on rank 0 of 2: rank 1 (pid "), HasSubstr(words))));
+}
+
+// A GPU may have work of this rank alone behind the last sum.
+TEST(ShmWaitFor, ARankThatHasDoneAsMuchMayLeave) {
+  while_rank_1_leaves({.phase = Phase::kBetweenSteps, .step = 13}, leave_in_order,
+                      [](Group& world) {
+                        using Clock = std::chrono::steady_clock;
+                        const auto due = Clock::now() + milliseconds(300);
+                        world.wait_for("the GPU", [&] { return Clock::now() >= due; });
+                      });
+}
+
 TEST(ShmWaitFor, ARankThatLeavesBehindThisOneIsAnError) {
-  run_ranks(
-      2,
-      [](Group& world) {
-        const auto phase = world.rank() == 0 ? Phase::kBackward : Phase::kForward;
-        world.report({.phase = phase, .step = 13});
-        world.barrier();
-        if (world.rank() == 1) {
-          const auto store = world.store();
-          world.destroy();
-          store->wait({"done"});
-          return;
-        }
-        EXPECT_THAT(
-            [&] { world.wait_for("the GPU", is_never_done); },
-            ThrowsMessage<PeerError>(AllOf(StartsWith("the GPU on rank 0 of 2: rank 1 (pid "),
-                                           HasSubstr("left the group (in forward of step 13"))));
-        world.store()->set("done", std::vector<std::uint8_t>{1});
-      },
-      "shm");
+  while_rank_1_leaves({.phase = Phase::kForward, .step = 13}, leave_in_order, [](Group& world) {
+    expect_error(world, "left the group (in forward of step 13");
+  });
 }
 
 // It had begun no later step than others, but its part of a sum may be missing.
 TEST(ShmWaitFor, ARankThatLeavesByAnErrorIsAnErrorOfAll) {
-  run_ranks(
-      2,
-      [](Group& world) {
-        world.report({.phase = Phase::kBetweenSteps, .step = 13});
-        world.barrier();
-        if (world.rank() == 1) {
-          const auto store = world.store();
-          try {
-            throw std::runtime_error("a bad file");
-          } catch (const std::runtime_error&) {
-            world.destroy();
-          }
-          store->wait({"done"});
-          return;
-        }
-        EXPECT_THAT([&] { world.wait_for("the GPU", is_never_done); },
-                    ThrowsMessage<PeerError>(
-                        AllOf(HasSubstr("rank 1 (pid "),
-                              HasSubstr("left the group (stopped by an error in or after step "
-                                        "13"))));
-        world.store()->set("done", std::vector<std::uint8_t>{1});
-      },
-      "shm");
+  while_rank_1_leaves(
+      {.phase = Phase::kBetweenSteps, .step = 13}, leave_by_an_error, [](Group& world) {
+        expect_error(world, "left the group (stopped by an error in or after step 13");
+      });
 }
 
 }  // namespace
