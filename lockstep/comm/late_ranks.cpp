@@ -11,17 +11,9 @@
 namespace lockstep::comm {
 namespace {
 
-struct Known {
-  const LateRanksInCrashReport* owner;
-  const ProgressBoard* board;
-  int rank;
-  int size;
-  std::string name;
-};
-
 struct Groups {
   std::timed_mutex mutex;
-  std::vector<Known> known;
+  std::vector<const LateRanksInCrashReport*> known;
 };
 
 // Never destroyed: a process may end while its groups do.
@@ -37,10 +29,8 @@ std::string remark_on(const std::string& text) {
   std::string remark;
   const std::unique_lock lock(groups().mutex, std::chrono::seconds(1));
   if (lock.owns_lock()) {  // Another thread may have ended while it had it.
-    for (const auto& group : groups().known) {
-      const auto places = text_of_late_ranks(*group.board, group.rank, group.size);
-      remark +=
-          places + (places.empty() || group.name.empty() ? "" : " (group " + group.name + ")");
+    for (const auto* const group : groups().known) {
+      remark += group->text();
     }
   }
   return remark;
@@ -66,15 +56,21 @@ std::string text_of_late_ranks(const ProgressBoard& board, int rank, int size) {
 }
 
 LateRanksInCrashReport::LateRanksInCrashReport(const ProgressBoard& board, int rank, int size,
-                                               std::string group) {
+                                               std::string group)
+    : board_(board), rank_(rank), size_(size), group_(std::move(group)) {
   const std::lock_guard lock(groups().mutex);
-  groups().known.push_back({this, &board, rank, size, std::move(group)});
+  groups().known.push_back(this);
   set_crash_remark(remark_on);
 }
 
 LateRanksInCrashReport::~LateRanksInCrashReport() {
   const std::lock_guard lock(groups().mutex);
-  std::erase_if(groups().known, [this](const Known& group) { return group.owner == this; });
+  std::erase(groups().known, this);
+}
+
+std::string LateRanksInCrashReport::text() const {
+  const auto places = text_of_late_ranks(board_, rank_, size_);
+  return places + (places.empty() || group_.empty() ? "" : " (group " + group_ + ")");
 }
 
 }  // namespace lockstep::comm

@@ -20,6 +20,15 @@ class LateRanksInCrashReport {
   LateRanksInCrashReport(const LateRanksInCrashReport&) = delete;
   LateRanksInCrashReport& operator=(const LateRanksInCrashReport&) = delete;
   ~LateRanksInCrashReport();
+
+  // Empty, or the text with the group's name.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  const ProgressBoard& board_;
+  int rank_;
+  int size_;
+  std::string group_;
 };
 
 }  // namespace lockstep::comm
