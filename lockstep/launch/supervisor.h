@@ -8,7 +8,7 @@
 namespace lockstep::launch {
 
 // Forks the agent, which does the work in a session of its own, and returns its exit code. The
-// process must have one thread.
+// process must have no threads but those that libraries start when they are loaded.
 int supervise(const Context& context);
 
 }  // namespace lockstep::launch

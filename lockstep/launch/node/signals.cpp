@@ -3,11 +3,34 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+
 #include "lockstep/base/process/stop_notice.h"
 #include "lockstep/launch/time_limits.h"
 
 namespace lockstep::launch {
 namespace {
+
+// The thread that reads them, and its process. In a fork it is the first thread.
+std::atomic<pid_t> reader = 0;
+std::atomic<pid_t> readers_process = 0;
+static_assert(std::atomic<pid_t>::is_always_lock_free, "a signal handler looks at them");
+
+// Runs in a thread that does not block the signal. The reader does, so it waits there to be read.
+void hand_on(int signal) {
+  const int error = errno;
+  const pid_t process = ::getpid();
+  ::tgkill(process, process == readers_process ? reader.load() : process, signal);
+  errno = error;
+}
+
+struct sigaction action_of(void (*handler)(int)) {
+  struct sigaction action{};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  return action;
+}
 
 bool is_ignored(int signal) {
   struct sigaction action{};
@@ -37,14 +60,18 @@ Signals::Signals(const std::vector<int>& handled) {
     ::sigaddset(&watched_, signal);
   }
   ::sigprocmask(SIG_BLOCK, &watched_, &before_);
-  // Where our caller ignores SIGCHLD the kernel would reap our children unseen and tell nobody.
-  struct sigaction standard{};
-  standard.sa_handler = SIG_DFL;
-  ::sigaction(SIGCHLD, &standard, nullptr);
-  struct sigaction ignore{};
-  ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &ignore, &pipe_before_);
-  ::sigaction(SIGXFSZ, &ignore, &file_size_before_);
+  reader = ::gettid();
+  readers_process = ::getpid();
+  const auto set = [this](int signal, const struct sigaction& action) {
+    ::sigaction(signal, &action, &actions_before_[signal]);
+  };
+  for (int signal = 1; signal <= SIGRTMAX; ++signal) {
+    if (::sigismember(&watched_, signal) == 1) {
+      set(signal, action_of(hand_on));
+    }
+  }
+  set(SIGPIPE, action_of(SIG_IGN));
+  set(SIGXFSZ, action_of(SIG_IGN));
   fd_ = open_signalfd(watched_);
 }
 
@@ -57,18 +84,19 @@ std::optional<int> Signals::next() const {
 }
 
 Signals::~Signals() {
-  ::sigaction(SIGXFSZ, &file_size_before_, nullptr);
-  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  for (const auto& [signal, action] : actions_before_) {
+    ::sigaction(signal, &action, nullptr);
+  }
   ::sigprocmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Signals::restore_in_child() const {
-  ::sigaction(SIGXFSZ, &file_size_before_, nullptr);
-  ::sigaction(SIGPIPE, &pipe_before_, nullptr);
+  for (const auto& [signal, action] : actions_before_) {
+    ::sigaction(signal, &action, nullptr);
+  }
   // We end workers by these signals, so workers must not inherit that a script in the background,
   // or a service, had them ignored or blocked. SIGHUP under nohup is not one of them.
-  struct sigaction standard{};
-  standard.sa_handler = SIG_DFL;
+  const auto standard = action_of(SIG_DFL);
   sigset_t mask = before_;
   for (int signal = 1; signal < SIGRTMIN; ++signal) {
     if (signal == SIGTERM || signal == SIGCHLD || ends_job(signal)) {

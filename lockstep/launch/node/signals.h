@@ -14,6 +14,9 @@ namespace lockstep::launch {
 // While it lives, SIGCHLD, SIGUSR1, SIGUSR2 and `handled` are blocked, and SIGPIPE and SIGXFSZ (a
 // log at the limit of `ulimit -f`) are ignored in this process. A hang-up that was ignored when we
 // started (nohup) stays ignored, by us and by the workers.
+//
+// The thread that makes it is the one that reads. Other threads, which a library may have started
+// before, have nothing blocked: a signal that the kernel gives to one of them is handed on.
 class Signals {
  public:
   explicit Signals(const std::vector<int>& handled);
@@ -23,7 +26,8 @@ class Signals {
 
   // Ready to read when a signal has arrived.
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // The next signal that has arrived; nothing if there is none.
+  // The next signal that has arrived; nothing if there is none. In the thread that made this, or in
+  // a child that it forked.
   [[nodiscard]] std::optional<int> next() const;
   // Whether this signal ends the job (`handled`), or is only passed to the workers.
   [[nodiscard]] bool ends_job(int signal) const { return ::sigismember(&handled_, signal) == 1; }
@@ -39,8 +43,7 @@ class Signals {
   sigset_t before_{};
   sigset_t handled_{};
   sigset_t watched_{};
-  struct sigaction pipe_before_{};
-  struct sigaction file_size_before_{};
+  std::map<int, struct sigaction> actions_before_;
   UniqueFd fd_;
 };
 

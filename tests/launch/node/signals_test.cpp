@@ -1,6 +1,11 @@
 #include "lockstep/launch/node/signals.h"
 
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <future>
+#include <thread>
 
 #include "tests/launch/job.h"
 
@@ -103,6 +108,75 @@ TEST(Signals, ChildrenGetUserSignalsAsWeWereStartedWithThem) {
               return 0;
             }),
             128 + SIGUSR2);
+}
+
+// Waits in a poll(), as the launcher does. It may return although another thread was faster.
+bool arrives(const Signals& signals, int signal) {
+  pollfd ready{signals.fd(), POLLIN, 0};
+  while (::poll(&ready, 1, 10'000) == 1) {
+    if (const auto arrived = signals.next()) {
+      return arrived == signal;
+    }
+  }
+  return false;
+}
+
+// Whether all that are sent to this process do.
+bool all_arrive(const Signals& signals) {
+  for (int i = 0; i < 1000; ++i) {
+    for (const int signal : {SIGCHLD, SIGTERM, SIGUSR1}) {
+      ::kill(::getpid(), signal);
+      if (!arrives(signals, signal)) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+// A thread of a library, which blocks no signal and waits for its end.
+class OtherThread {
+ public:
+  OtherThread() {
+    std::promise<void> begun;
+    thread_ = std::thread([&begun, end = end_.get_future()] {
+      sigset_t none;
+      ::sigemptyset(&none);
+      ::pthread_sigmask(SIG_SETMASK, &none, nullptr);
+      begun.set_value();
+      end.wait();
+    });
+    begun.get_future().wait();
+  }
+  OtherThread(const OtherThread&) = delete;
+  OtherThread& operator=(const OtherThread&) = delete;
+  ~OtherThread() {
+    end_.set_value();
+    thread_.join();
+  }
+
+ private:
+  std::promise<void> end_;
+  std::thread thread_;
+};
+
+// The kernel gives a signal to whichever thread does not block it.
+TEST(Signals, AThreadThatWasThereBeforeTakesNone) {
+  EXPECT_EQ(exit_code_of([] {
+              const OtherThread other;
+              const Signals signals({SIGTERM});
+              return all_arrive(signals) ? 0 : 1;
+            }),
+            0);
+}
+
+TEST(Signals, AThreadOfAForkTakesNone) {
+  const Signals signals({SIGTERM});
+  EXPECT_EQ(exit_code_of([&] {
+              const OtherThread other;
+              return all_arrive(signals) ? 0 : 1;
+            }),
+            0);
 }
 
 TEST(EchoFilter, TheSecondPathOfOneSignalIsAnEcho) {
