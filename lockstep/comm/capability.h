@@ -22,6 +22,8 @@ enum class Capability {
   kNumbers,
   // It is made only when all ranks have come: the group stands as soon as it is there.
   kWaitsForAllRanks,
+  // Its first collective waits for all ranks, without a limit.
+  kFirstWaitsForAll,
   // It speaks over network interfaces that can be chosen.
   kChoosesInterfaces,
   // shutdown() waits for collectives, to which nobody may come after an error; abort() does not.

@@ -134,9 +134,12 @@ void Group::State::connect(Deadline deadline) {
     return with_prefix(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", group_store);
   };
   // Counted where a backend by itself would: so ranks of Python, which make nothing else, agree.
-  const auto waiting = std::find_if(named.begin(), named.end(), [this](const auto& one) {
-    return job->registry.capabilities(one.second).contains(Capability::kWaitsForAllRanks);
-  });
+  const auto one_that = [&](Capability can) {
+    return std::find_if(named.begin(), named.end(), [&](const auto& one) {
+      return job->registry.capabilities(one.second).contains(can);
+    });
+  };
+  const auto waiting = one_that(Capability::kWaitsForAllRanks);
   std::optional<comm::StoreRound> round;
   if (waiting != named.end()) {
     round.emplace(below(waiting->first));
@@ -147,6 +150,9 @@ void Group::State::connect(Deadline deadline) {
   }
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
+  }
+  if (one_that(Capability::kFirstWaitsForAll) != named.end()) {
+    comm::announce_on_gpus(*this);  // Before the others can know that this rank is there.
   }
   comm::require_same_as_first(*store, rank_info());
   std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;

@@ -85,6 +85,7 @@ struct Group::State {
   std::mutex recordings_mutex;
   device::Graph::Recordings recordings;  // Which end before the backends do.
   std::atomic<bool> broken{false};       // A wait_for() failed.
+  std::atomic<bool> met_on_gpus{false};  // All ranks have begun the first collective there.
   // An error that was on its way when the group was made is none of its own.
   std::exception_ptr error_before = std::current_exception();
   int unwinding_before = std::uncaught_exceptions();
@@ -104,6 +105,14 @@ namespace comm {
 
 // State::connect(), with an error that lists the ranks which did not come.
 void connect_or_explain(Group::State& state, const char* operation, Deadline deadline);
+
+// Tells the other ranks that this one will meet them: below.
+void announce_on_gpus(const Group::State& state);
+// Before the first collective on GPUs of a group over NCCL: waits until all ranks have come to
+// theirs. Throws PeerError with those that did not at the timeout, or that have ended. Does nothing
+// if a Python rank takes part, which tells nobody.
+void meet_on_gpus(const Group& group, Group::State& state, const std::string& what,
+                  std::chrono::milliseconds timeout);
 
 // This rank's host, for local ranks where the environment does not tell them, and the GPUs that it
 // sees, for ranks that see fewer than there are ranks on their host.

@@ -43,7 +43,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl(const BackendRequest& request) {
 void register_nccl(BackendRegistry& registry) {
   registry.add("nccl", {c10::kCUDA}, make_nccl,
                {Capability::kAverages, Capability::kPremultipliesOnGpu, Capability::kRecordable,
-                Capability::kShutdownWaits});
+                Capability::kShutdownWaits, Capability::kFirstWaitsForAll});
 }
 
 }  // namespace lockstep

@@ -1,8 +1,10 @@
 // Runs where there is a GPU; one is enough for a world of one.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -11,6 +13,8 @@
 #include "tests/comm/nccl_ranks.h"
 #include "tests/comm/ranks.h"
 #include "tests/comm/stopped_host.h"
+#include "tests/support/child.h"
+#include "tests/support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -141,19 +145,51 @@ TEST(Nccl, ARankWithoutAGpuOfItsOwnIsNamed) {
   });
 }
 
-TEST(Nccl, ACollectiveThatRank0NeverEntersNamesIt) {
-  on_two_ranks_of_one_gpu(std::chrono::seconds(8), [](Group& world) {
-    if (world.rank() == 0) {
-      world.store()->wait({"rank 1 gave up"}, std::chrono::seconds(60));
+void expect_that_one_who_never_comes_is_named(int absent) {
+  on_two_ranks_of_one_gpu(std::chrono::seconds(5), [absent](Group& world) {
+    if (world.rank() == absent) {
+      world.store()->wait({"the other gave up"}, std::chrono::seconds(60));
       return;
     }
     const auto tensor = at::full({2}, 1.0, at::kCUDA);
     EXPECT_THAT([&] { world.all_reduce(tensor).wait(); },
                 ThrowsMessage<PeerError>(
-                    AllOf(HasSubstr("all_reduce #1 on rank 1 of 2: rank 0 has begun no collective"),
+                    AllOf(HasSubstr("all_reduce #1 on rank " + std::to_string(world.rank()) +
+                                    " of 2: timed out: rank " + std::to_string(absent) +
+                                    " did not begin a collective on GPUs within 5 s"),
                           HasSubstr("see the logs of the others, or raise the timeout"))));
-    world.store()->set("rank 1 gave up", std::vector<std::uint8_t>{1});
+    world.store()->set("the other gave up", std::vector<std::uint8_t>{1});
   });
+}
+
+TEST(Nccl, AFirstCollectiveThatARankNeverEntersNamesIt) {
+  expect_that_one_who_never_comes_is_named(0);
+  expect_that_one_who_never_comes_is_named(1);
+}
+
+TEST(Nccl, AFirstCollectiveDoesNotWaitForARankThatDied) {
+  const test::TemporaryFolder folder;
+  const auto rank = [&](int number) {
+    return test::fork_child([&folder, number] {
+      auto world = init_process_group({.backend = "cpu:shm,cuda:nccl",
+                                       .init_method = "file://" + folder.file("store"),
+                                       .rank = number,
+                                       .world_size = 2,
+                                       .timeout = std::chrono::seconds(60)});
+      if (number == 1) {
+        ::raise(SIGKILL);
+      }
+      EXPECT_THAT([&] { world.all_reduce(at::full({2}, 1.0, at::kCUDA)).wait(); },
+                  ThrowsMessage<PeerError>(
+                      AllOf(HasSubstr("rank 0 of 2: rank 1 (pid "), HasSubstr("SIGKILL"))));
+      return ::testing::Test::HasFailure() ? 1 : 0;
+    });
+  };
+  const pid_t waits = rank(0);
+  const pid_t dies = rank(1);
+  EXPECT_EQ(test::wait_for(waits), 0);
+  const int killed = test::wait_for(dies);
+  EXPECT_TRUE(WIFSIGNALED(killed) && WTERMSIG(killed) == SIGKILL);
 }
 
 TEST(Nccl, ASecondWorldBesideSharedMemoryWorksAsTheFirst) {
