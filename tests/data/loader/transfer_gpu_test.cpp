@@ -89,14 +89,15 @@ Sample batch_of(double number) { return {at::full({kLarge}, number), at::full({1
 TEST(TransferOnAGpu, CopiesWhileTheStepsStreamWorks) {
   const Transfer transfer(/*pin_memory=*/true, kGpu);
   const auto steps = device::current_stream(kGpu);
-  Transfer::finish(transfer.start(batch_of(0)));  // Memory is there: to allocate it may wait.
-  steps.synchronize();
-  hold_up(steps);
-  const auto started = transfer.start(batch_of(1));
-  {
+  const auto arrives = [&](double number) {
+    const auto started = transfer.start(batch_of(number));
     const c10::StreamGuard copies(*transfer.stream());
-    EXPECT_TRUE(started.batch.data.eq(1).all().item<bool>());
-  }
+    return started.batch.data.eq(number).all().item<bool>();
+  };
+  // Memory and kernels are there: to allocate or load some may wait for the GPU.
+  EXPECT_TRUE(arrives(1));
+  hold_up(steps);
+  EXPECT_TRUE(arrives(2));
   EXPECT_FALSE(is_idle(steps)) << "the batch came after the step";
 }
 
