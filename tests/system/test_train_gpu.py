@@ -3,11 +3,14 @@
 import ctypes
 import json
 import math
+import os
+import signal
 import socket
 
 import pytest
 
-from training import losses, metrics, start, train, weights, write_idx
+from conftest import wait_for
+from training import losses, metrics, ranks, start, train, wait_for_steps, weights, write_idx
 
 GPU = {"CUDA_VISIBLE_DEVICES": "0"}
 RUN = "runs/data-convnet"
@@ -67,6 +70,31 @@ def test_recorded_steps_of_two_ranks_have_the_bits_of_eager_ones(folder, more):
     train(folder, *flags, "--output", folder / "eager", "--no-cuda-graph", env=env, timeout=150)
     assert losses(folder / "recorded/data-convnet") == losses(folder / "eager/data-convnet")
     assert weights(folder / "recorded/data-convnet") == weights(folder / "eager/data-convnet")
+
+
+SHARED = ["data", "--model", "mlp", "--lr", 0.05, "--log-interval", 1, "--tf32", "off"]
+THROUGH_MEMORY = ["--nproc", 2, "--batch-size", 16, "--backend", "cpu:shm,cuda:shm"]
+
+
+def test_two_ranks_that_share_the_gpu_through_memory_train_as_one(folder):
+    """With the whole batch in one rank the losses are the same to rounding."""
+    train(folder, *SHARED, "--nproc", 1, "--batch-size", 32, "--epochs", 2, "--output", folder / "one", env=GPU)
+    out = train(folder, *SHARED, *THROUGH_MEMORY, "--epochs", 2, "--output", folder / "two", env=GPU).stdout
+    assert "ranks 0-1 on GPU 0" in out
+    one, two = (losses(folder / name / "data-mlp") for name in ("one", "two"))
+    assert len(two) == 40 and two[-1] < 0.9 * two[0]
+    assert two == pytest.approx(one, rel=1e-4, abs=1e-5)
+
+
+def test_a_killed_rank_ends_the_other_that_shares_its_gpu(folder):
+    job = start(folder, *SHARED, *THROUGH_MEMORY, "--epochs", 1000, env=GPU)
+    wait_for_steps(folder / "runs/data-mlp", 15, job)
+    pids = ranks(folder)
+    os.kill(pids[1], signal.SIGKILL)
+    wait_for(lambda: not os.path.exists(f"/proc/{pids[0]}"), seconds=1, what="the end of rank 0")
+    _, err = job.communicate(timeout=20)
+    assert job.returncode == 128 + signal.SIGKILL
+    assert "root cause: rank 1" in err and "SIGKILL" in err
 
 
 def test_with_autotune_recorded_steps_are_eager_ones_to_tolerance(folder):
