@@ -31,7 +31,7 @@ rows() {
   local bench=build/bin/lockstep precision
   "$bench" bench step --device cuda --models mlp,resnet50 --rounds 5 --cuda-graph
   "$bench" bench step --device cuda --models mlp,resnet50 --rounds 5 --cuda-graph --reduce-alone
-  for precision in bf16 tf32 fp32; do
+  for precision in bf16 fp16 tf32 fp32; do
     "$bench" bench step --device cuda --models resnet50 --precision "$precision" --rounds 5
     "$bench" bench step --device cuda --models resnet50 --precision "$precision" --rounds 5 --cuda-graph
   done

@@ -237,9 +237,11 @@ void add_step(CLI::App& app) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command
-      ->add_option("--precision", options->precision,
-                   "on a GPU: bf16 (autocast, of ResNets; others in fp32), tf32 or fp32")
-      ->check(CLI::IsMember({"bf16", "tf32", "fp32"}))
+      ->add_option(
+          "--precision", options->precision,
+          "on a GPU: bf16 (autocast, of ResNets; others in fp32), fp16 (the same with GradScaler), "
+          "tf32 or fp32")
+      ->check(CLI::IsMember({"bf16", "fp16", "tf32", "fp32"}))
       ->capture_default_str();
   command->add_flag(
       "--cuda-graph", options->cuda_graph,

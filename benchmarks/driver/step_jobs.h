@@ -18,7 +18,7 @@ struct StepJobsOptions {
   std::string device;         // "cpu" or "cuda".
   std::string backend;        // Our group's.
   std::string python;         // Empty: PyTorch takes no part.
-  std::string precision;      // On a GPU: "bf16", "tf32" or "fp32".
+  std::string precision;      // On a GPU: "bf16", "fp16", "tf32" or "fp32".
   bool cuda_graph = false;    // For our contenders.
   bool reduce_alone = false;  // The same.
   // What ours does otherwise: "", "zero" (PyTorch's, too), "in_backward" or

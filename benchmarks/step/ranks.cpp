@@ -151,6 +151,13 @@ std::string variant_of(const std::set<std::string>& words) {
                                             : "";
 }
 
+std::string precision_of(const std::set<std::string>& words) {
+  return words.contains("fp32")   ? "fp32"
+         : words.contains("tf32") ? "tf32"
+         : words.contains("fp16") ? "fp16"
+                                  : "bf16";
+}
+
 int replicas_of(const std::set<std::string>& words) {
   const std::string name = "replicas=";
   for (const auto& word : words) {
@@ -183,9 +190,7 @@ void run(int argc, char** argv) {
   Ranks ranks({.model = argv[3],
                .batch_size = *batch_size,
                .cuda = argv[5] == std::string("cuda"),
-               .precision = words.contains("fp32")   ? "fp32"
-                            : words.contains("tf32") ? "tf32"
-                                                     : "bf16",
+               .precision = precision_of(words),
                .graphed = words.contains("cuda-graph"),
                .reduce_alone = words.contains("reduce-alone"),
                .spoiled = words.contains("spoiled"),

@@ -64,12 +64,19 @@ void make_channels_last(torch::nn::Module& module) {
   }
 }
 
-// As `with torch.autocast("cuda", torch.bfloat16, enabled=on)`.
+// What autocast computes in, if it is on.
+std::optional<c10::ScalarType> autocast_of(const std::string& precision) {
+  return precision == "bf16"   ? std::optional(at::kBFloat16)
+         : precision == "fp16" ? std::optional(at::kHalf)
+                               : std::nullopt;
+}
+
+// As `with torch.autocast("cuda", type)`; nothing without a type.
 class Autocast {
  public:
-  explicit Autocast(bool on) : on_(on) {
+  explicit Autocast(std::optional<c10::ScalarType> type) : on_(type.has_value()) {
     if (on_) {
-      at::autocast::set_autocast_dtype(at::kCUDA, at::kBFloat16);
+      at::autocast::set_autocast_dtype(at::kCUDA, *type);
       at::autocast::set_autocast_enabled(at::kCUDA, true);
     }
   }
@@ -105,9 +112,10 @@ std::unique_ptr<optim::SGD> optimizer_for(const std::vector<at::Tensor>& params,
 
 }  // namespace
 
-Training::Training(const TrainingOptions& options, const std::optional<Group>& group) {
+Training::Training(const TrainingOptions& options, const std::optional<Group>& group)
+    : autocast_(task_of(options).channels_last ? autocast_of(options.precision) : std::nullopt),
+      scaler_({.init_scale = 1024, .enabled = autocast_ == at::kHalf}) {
   const Task task = task_of(options);
-  autocast_ = task.channels_last && options.precision == "bf16";
   at::globalContext().setAllowTF32CuBLAS(options.precision == "tf32");
   at::globalContext().setAllowTF32CuDNN(options.precision != "fp32");
   const at::Device device = options.cuda ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
@@ -202,9 +210,10 @@ at::Tensor Training::train(const at::Tensor& images, const at::Tensor& labels) {
     scores = forward_(images);
     loss = torch::nn::functional::cross_entropy(scores, labels);
   }
-  loss.backward();
+  scaler_.scale(loss).backward();
   if (!optimizer_->steps_in_backward()) {
-    optimizer_->step();
+    scaler_.step(*optimizer_);
+    scaler_.update();
   }
   if (barrier_) {
     barrier_->barrier();

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <functional>
@@ -17,6 +18,7 @@
 #include "lockstep/comm/group.h"
 #include "lockstep/device/graphed_step.h"
 #include "lockstep/parallel/replica.h"
+#include "lockstep/train/amp/grad_scaler.h"
 #include "lockstep/train/optim/sgd.h"
 
 namespace lockstep::bench {
@@ -26,8 +28,8 @@ struct TrainingOptions {
   std::int64_t batch_size = 32;  // This rank's.
   // On the GPU images of a ResNet have 224 pixels, channels last.
   bool cuda = false;
-  // What a ResNet computes in on the GPU: bf16 (autocast), tf32 (float32 whose products have 10
-  // bits) or fp32.
+  // What a ResNet computes in on the GPU: bf16 (autocast), fp16 (autocast and GradScaler), tf32
+  // (float32 whose products have 10 bits) or fp32.
   std::string precision = "bf16";
   bool graphed = false;       // The step is recorded as a CUDA graph and replayed.
   bool reduce_alone = false;  // A group of one rank sums its gradients, too.
@@ -67,7 +69,8 @@ class Training {
   void make_batch(const TrainingOptions& options, int first, at::Device device);
   at::Tensor train(const at::Tensor& images, const at::Tensor& labels);
 
-  bool autocast_;
+  std::optional<c10::ScalarType> autocast_;
+  amp::GradScaler scaler_;
   std::int64_t counted_;  // Samples whose loss is told: those of the first replica.
   at::Tensor images_;
   at::Tensor labels_;
