@@ -1,4 +1,5 @@
-// Signals as events: blocked in this process, read from a descriptor, unblocked in children.
+// Signals as events: blocked in the thread that reads them from a descriptor, unblocked in
+// children.
 #pragma once
 
 #include <csignal>
