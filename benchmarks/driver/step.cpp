@@ -84,6 +84,11 @@ void require_possible(const StepOptions& options) {
   if (options.cuda_graph && options.device != "cuda") {
     throw UsageError("step: --cuda-graph with --device " + options.device + ", expected cuda");
   }
+  if (options.precision == "fp16" && std::ranges::count(options.variants, "in_backward") > 0) {
+    throw UsageError(
+        "step: --precision fp16 with the variant in_backward, expected another precision: the "
+        "optimizer steps before GradScaler could unscale");
+  }
   const auto free = free_memory();
   const std::size_t needed = kStepContenders * static_cast<std::size_t>(ranks) * kBytesPerProcess;
   if (needed > free.bytes) {
