@@ -85,12 +85,10 @@ void Group::barrier(const CollectiveOptions& options) const {
   }
   const auto number = ++state_->barriers;
   state_->count(device);
-  if (device == at::kCUDA) {
-    comm::meet_on_gpus(*this, *state_, what, timeout);
-  }
   try {
     comm::as_peer_error(what, [&] {
       state_->store->set(arrival_key(rank()), to_bytes(std::to_string(number)));
+      comm::meet(*state_, what, device, timeout);
       c10d::BarrierOptions settings;
       settings.timeout = timeout;
       waits_in->barrier(settings)->wait();

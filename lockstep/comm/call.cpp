@@ -65,8 +65,8 @@ Work Group::Call::start(c10::function_ref<c10::intrusive_ptr<c10d::Work>()> begi
   auto state = std::make_shared<Work::State>();
   state->what = what;
   state->finish = std::move(finish);
-  if (kind == Kind::kCollective && device == at::kCUDA) {
-    comm::meet_on_gpus(group, *group.state_, what, timeout);
+  if (kind == Kind::kCollective) {
+    comm::meet(*group.state_, what, device, timeout);
   }
   comm::as_peer_error(what, [&] { state->parts.push_back(begin()); });
   if (kind == Kind::kCollective) {

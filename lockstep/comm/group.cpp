@@ -134,12 +134,9 @@ void Group::State::connect(Deadline deadline) {
     return with_prefix(c10::DeviceTypeName(device, /*lower_case=*/true) + "/", group_store);
   };
   // Counted where a backend by itself would: so ranks of Python, which make nothing else, agree.
-  const auto one_that = [&](Capability can) {
-    return std::find_if(named.begin(), named.end(), [&](const auto& one) {
-      return job->registry.capabilities(one.second).contains(can);
-    });
-  };
-  const auto waiting = one_that(Capability::kWaitsForAllRanks);
+  const auto waiting = std::find_if(named.begin(), named.end(), [this](const auto& one) {
+    return job->registry.capabilities(one.second).contains(Capability::kWaitsForAllRanks);
+  });
   std::optional<comm::StoreRound> round;
   if (waiting != named.end()) {
     round.emplace(below(waiting->first));
@@ -150,9 +147,6 @@ void Group::State::connect(Deadline deadline) {
   }
   if (job->hosts_store) {
     store->set("host waits", bytes_of("1"));
-  }
-  if (one_that(Capability::kFirstWaitsForAll) != named.end()) {
-    comm::announce_on_gpus(*this);  // Before the others can know that this rank is there.
   }
   comm::require_same_as_first(*store, rank_info());
   std::map<std::string, c10::intrusive_ptr<c10d::Backend>> made;
@@ -170,6 +164,9 @@ void Group::State::connect(Deadline deadline) {
     }
     backends[device] = backend;
     capabilities[device] = job->registry.capabilities(backend_name);
+    if (size > 1 && capabilities[device].contains(Capability::kFirstWaitsForAll)) {
+      first_is_due = true;
+    }
     if (auto* board = dynamic_cast<comm::ProgressBoard*>(backend.get())) {
       progress = board;
     }
@@ -334,6 +331,12 @@ std::optional<Progress> Group::progress_of(int rank) const {
     return std::nullopt;
   }
   return state_->progress->progress_of(rank);
+}
+
+void Group::meet(const std::string& what, at::DeviceType type,
+                 const CollectiveOptions& options) const {
+  (void)open(state_);
+  comm::meet(*state_, what + " on " + state_->who(), type, options.timeout.value_or(timeout()));
 }
 
 bool Group::can(Capability capability, at::DeviceType type) const {

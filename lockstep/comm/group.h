@@ -95,6 +95,13 @@ class Group {
   // this one, by what they told report(), if the group can know. The group is then unusable.
   void wait_for(const std::string& what, const std::function<bool()>& is_done,
                 const CollectiveOptions& options = {}) const;
+  // A backend may wait in its first collective for all ranks without a limit, as NCCL does. There
+  // this waits for them before, and throws PeerError, which begins with `what`, if one has ended,
+  // and after the timeout with those that did not come. Collectives of this class do so themselves;
+  // it is for what uses backend() or process_group(). All ranks must call it, in the same order as
+  // collectives.
+  void meet(const std::string& what, at::DeviceType device,
+            const CollectiveOptions& options = {}) const;
   // Waits until the device, or device(), has done the current stream's work, and throws like
   // wait_for(). On the CPU there is nothing to wait for. Read what ranks have summed behind it:
   // item() and cpu() would wait for ever for a rank that is gone.

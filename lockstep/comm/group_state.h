@@ -65,6 +65,8 @@ struct Group::State {
   void end_recordings();
   // "rank 1 of 4", and the group's name where it is not the world.
   [[nodiscard]] std::string who() const;
+  // As Group::wait_for(); `place` names this rank, too.
+  void wait_for(const std::string& place, const std::function<bool()>& is_done, Deadline deadline);
   // What ranks must have in common. A rank that sees a GPU may have one more backend for it.
   [[nodiscard]] comm::RankInfo rank_info() const;
 
@@ -85,7 +87,9 @@ struct Group::State {
   std::mutex recordings_mutex;
   device::Graph::Recordings recordings;  // Which end before the backends do.
   std::atomic<bool> broken{false};       // A wait_for() failed.
-  std::atomic<bool> met_on_gpus{false};  // All ranks have begun the first collective there.
+  // Whether a backend can do what Capability::kFirstWaitsForAll says, and none of its collectives
+  // has begun.
+  std::atomic<bool> first_is_due{false};
   // An error that was on its way when the group was made is none of its own.
   std::exception_ptr error_before = std::current_exception();
   int unwinding_before = std::uncaught_exceptions();
@@ -106,13 +110,12 @@ namespace comm {
 // State::connect(), with an error that lists the ranks which did not come.
 void connect_or_explain(Group::State& state, const char* operation, Deadline deadline);
 
-// Tells the other ranks that this one will meet them: below.
-void announce_on_gpus(const Group::State& state);
-// Before the first collective on GPUs of a group over NCCL: waits until all ranks have come to
-// theirs. Throws PeerError with those that did not at the timeout, or that have ended. Does nothing
-// if a Python rank takes part, which tells nobody.
-void meet_on_gpus(const Group& group, Group::State& state, const std::string& what,
-                  std::chrono::milliseconds timeout);
+// Before a collective on such a device. If it is the first one, and the backend waits in it for all
+// ranks without a limit: waits until all have come here. Throws PeerError, which begins with
+// `what`, if one has ended, and with those that did not come at the timeout, the same ones on every
+// rank. With a Python rank in the group it does nothing: that would tell nobody that it comes.
+void meet(Group::State& state, const std::string& what, c10::DeviceType device,
+          std::chrono::milliseconds timeout);
 
 // This rank's host, for local ranks where the environment does not tell them, and the GPUs that it
 // sees, for ranks that see fewer than there are ranks on their host.

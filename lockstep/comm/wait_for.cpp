@@ -32,15 +32,19 @@ void Group::wait_for(const std::string& what, const std::function<bool()>& is_do
     throw UsageError(place + ": the timeout is " + std::to_string(limit.count()) +
                      " ms, expected more than 0");
   }
-  const auto deadline = Deadline::in(limit);
+  state_->wait_for(place, is_done, Deadline::in(limit));
+}
+
+void Group::State::wait_for(const std::string& place, const std::function<bool()>& is_done,
+                            Deadline deadline) {
   try {
-    if (state_->progress != nullptr) {
-      state_->progress->wait_for(place, is_done, deadline);
+    if (progress != nullptr) {
+      progress->wait_for(place, is_done, deadline);
     } else {
       comm::wait_alone(place, is_done, deadline);
     }
   } catch (const PeerError&) {
-    state_->broken = true;
+    broken = true;
     throw;
   }
 }

@@ -41,6 +41,9 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
     remember(parameters);
     choose_devices(options);
     const auto chosen = reducer_options(options, group_);
+    const auto& first =
+        parameters.empty() ? delayed.parameters.begin()->second : parameters.front().tensor;
+    group_.meet("DistributedDataParallel", first.device().type());
     if (!delayed.parameters.empty()) {
       if (options.mean_over_samples) {
         refuse_to_wrap(

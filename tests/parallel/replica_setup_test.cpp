@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <torch/nn/modules/linear.h>
 
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
 #include "lockstep/base/error.h"
 #include "lockstep/comm/init_process_group.h"
+#include "lockstep/comm/spawn.h"
 #include "lockstep/parallel/replica.h"
+#include "tests/comm/waits_backend.h"
 
 namespace lockstep::parallel {
 namespace {
@@ -28,6 +32,30 @@ TEST(Replica, RefusesWhatCannotWork) {
     parameter.set_requires_grad(false);
   }
   expect_refused(frozen, {}, "nothing to average");
+}
+
+// The backend waits for all ranks in its first collective, without a limit.
+TEST(Replica, NamesARankThatDoesNotWrapItsModule) {
+  for (const bool init_sync : {true, false}) {
+    EXPECT_NO_THROW(spawn(2, [&](int) {
+      const auto world = init_process_group({.backend = "waits",
+                                             .timeout = std::chrono::seconds(3),
+                                             .registry = testing::registry_with_waits()});
+      if (world.rank() == 1) {
+        world.store()->wait({"rank 0 gave up"}, std::chrono::seconds(60));
+        return;
+      }
+      const torch::nn::Linear net(2, 3);
+      EXPECT_THAT([&] { Replica(*net, world, {.init_sync = init_sync}); },
+                  ThrowsMessage<PeerError>(
+                      HasSubstr("DistributedDataParallel on rank 0 of 2: timed out: rank 1 did not "
+                                "begin the first collective on cpu in time")));
+      world.store()->set("rank 0 gave up", std::vector<std::uint8_t>{1});
+      if (::testing::Test::HasFailure()) {
+        throw std::runtime_error("expectations failed, see above");
+      }
+    }));
+  }
 }
 
 }  // namespace
