@@ -88,7 +88,7 @@ void Group::barrier(const CollectiveOptions& options) const {
   try {
     comm::as_peer_error(what, [&] {
       state_->store->set(arrival_key(rank()), to_bytes(std::to_string(number)));
-      comm::meet(*state_, what, device, timeout);
+      comm::meet_before_first(*state_, what, device, timeout);
       c10d::BarrierOptions settings;
       settings.timeout = timeout;
       waits_in->barrier(settings)->wait();

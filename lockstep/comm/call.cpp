@@ -66,7 +66,7 @@ Work Group::Call::start(c10::function_ref<c10::intrusive_ptr<c10d::Work>()> begi
   state->what = what;
   state->finish = std::move(finish);
   if (kind == Kind::kCollective) {
-    comm::meet(*group.state_, what, device, timeout);
+    comm::meet_before_first(*group.state_, what, device, timeout);
   }
   comm::as_peer_error(what, [&] { state->parts.push_back(begin()); });
   if (kind == Kind::kCollective) {

@@ -335,8 +335,13 @@ std::optional<Progress> Group::progress_of(int rank) const {
 
 void Group::meet(const std::string& what, at::DeviceType type,
                  const CollectiveOptions& options) const {
-  (void)open(state_);
-  comm::meet(*state_, what + " on " + state_->who(), type, options.timeout.value_or(timeout()));
+  const std::string place = what + " on " + open(state_).who();
+  const auto limit = options.timeout.value_or(timeout());
+  if (limit <= std::chrono::milliseconds(0)) {
+    throw UsageError(place + ": the timeout is " + std::to_string(limit.count()) +
+                     " ms, expected more than 0");
+  }
+  comm::meet_before_first(*state_, place, type, limit);
 }
 
 bool Group::can(Capability capability, at::DeviceType type) const {

@@ -87,8 +87,7 @@ struct Group::State {
   std::mutex recordings_mutex;
   device::Graph::Recordings recordings;  // Which end before the backends do.
   std::atomic<bool> broken{false};       // A wait_for() failed.
-  // Whether a backend can do what Capability::kFirstWaitsForAll says, and none of its collectives
-  // has begun.
+  // A backend's first collective will wait for all ranks, so they meet before.
   std::atomic<bool> first_is_due{false};
   // An error that was on its way when the group was made is none of its own.
   std::exception_ptr error_before = std::current_exception();
@@ -114,8 +113,8 @@ void connect_or_explain(Group::State& state, const char* operation, Deadline dea
 // ranks without a limit: waits until all have come here. Throws PeerError, which begins with
 // `what`, if one has ended, and with those that did not come at the timeout, the same ones on every
 // rank. With a Python rank in the group it does nothing: that would tell nobody that it comes.
-void meet(Group::State& state, const std::string& what, c10::DeviceType device,
-          std::chrono::milliseconds timeout);
+void meet_before_first(Group::State& state, const std::string& what, c10::DeviceType device,
+                       std::chrono::milliseconds timeout);
 
 // This rank's host, for local ranks where the environment does not tell them, and the GPUs that it
 // sees, for ranks that see fewer than there are ranks on their host.

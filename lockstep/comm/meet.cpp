@@ -1,10 +1,8 @@
 // Before a first collective that would wait for all ranks without a limit, they meet in the store:
 // one that does not come is named.
 //
-// The first rank that knows how it ended writes that there, once, and all obey: a rank that comes
-// when others have given up must not go on alone.
-#include <algorithm>
-
+// How it ended is written there once, by the rank that knows first: the last one to come, or one
+// that gives up. All ranks wait for that and obey it, however late they come.
 #include "lockstep/base/error.h"
 #include "lockstep/base/text/text.h"
 #include "lockstep/comm/group_state.h"
@@ -17,85 +15,100 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};  // At the store, which all ranks share.
+constexpr std::chrono::seconds kToDecide{30};           // Beyond the timeout.
 constexpr const char* kOutcome = "first/outcome";
+constexpr const char* kAllCame = "all came";
 
 std::string arrival_key(int rank) { return "first/arrived/" + std::to_string(rank); }
 
+std::vector<std::string> arrival_keys(int size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) {
+    keys.push_back(arrival_key(rank));
+  }
+  return keys;
+}
+
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 
-std::vector<int> missing_ranks(const Group::State& state) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < state.size; ++rank) {
-    if (!state.store->check({arrival_key(rank)})) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
-}
+// One meeting, as one rank sees it.
+class Meeting {
+ public:
+  Meeting(Group::State& state, const std::string& what, c10::DeviceType device,
+          std::chrono::milliseconds timeout)
+      : state_(state),
+        what_(what),
+        device_(c10::DeviceTypeName(device, /*lower_case=*/true)),
+        deadline_(Deadline::in(timeout)) {}
 
-// Those that did not come, as the first rank saw it that knew; none if all had.
-std::vector<int> agree_on(const Group::State& state, const std::vector<int>& missing) {
-  std::string first;
-  try {
-    const auto found =
-        state.store->compareSet(kOutcome, {}, bytes_of("no " + join_numbers(missing)));
-    first = std::string(found.begin() + 3, found.end());
-  } catch (const std::exception&) {  // Not every store can, and this one may be gone.
-    return missing;
-  }
-  std::vector<int> ranks;
-  for (const auto& text : split(first, ',')) {
-    if (const auto rank = parse_int(trim(text))) {
-      ranks.push_back(static_cast<int>(*rank));
+  void attend() {
+    const bool too_late = state_.store->check({kOutcome});
+    state_.store->set(arrival_key(state_.rank), bytes_of("1"));
+    if (state_.store->check(arrival_keys(state_.size))) {
+      decide(kAllCame);
     }
-  }
-  return ranks;
-}
-
-[[noreturn]] void fail(const Group::State& state, const std::string& what, c10::DeviceType device,
-                       const std::vector<int>& missing, const std::string& more) {
-  const bool is_late = std::find(missing.begin(), missing.end(), state.rank) != missing.end();
-  throw PeerError(
-      what + ": timed out: " + list_ranks(missing) + " did not begin the first collective on " +
-          c10::DeviceTypeName(device, /*lower_case=*/true) + " in time" +
-          (is_late ? " (this rank came too late)" : "") +
-          ", and it needs all ranks; see the logs of the others, or raise the timeout" + more,
-      PeerError::Cause::kLate);
-}
-
-void wait_for_all(Group::State& state, const std::string& what, c10::DeviceType device,
-                  std::chrono::milliseconds timeout) {
-  std::vector<std::string> arrivals;
-  for (int rank = 0; rank < state.size; ++rank) {
-    arrivals.push_back(arrival_key(rank));
-  }
-  auto next_look = Clock::now();
-  const auto all_came = [&] {
-    if (Clock::now() < next_look) {
-      return false;
-    }
-    next_look = Clock::now() + kBetweenLooks;
-    return state.store->check(arrivals);
-  };
-  try {
-    state.wait_for(what, all_came, Deadline::in(timeout));
-  } catch (const PeerError& error) {
-    const auto missing = missing_ranks(state);
-    if (error.cause() != PeerError::Cause::kLate || missing.empty()) {
+    try {
+      state_.wait_for(
+          what_, [this] { return is_decided(); }, Deadline::in(deadline_.total() + kToDecide));
+    } catch (const PeerError& error) {  // Another rank has ended, for instance.
+      try {
+        decide("rank " + std::to_string(state_.rank) + " gave up: " + error.what());
+      } catch (const std::exception&) {  // The store may have ended with it.
+      }
       throw;
     }
-    fail(state, what, device, agree_on(state, missing), std::string(" [") + error.what() + "]");
+    const auto bytes = state_.store->get(kOutcome);
+    if (const std::string outcome(bytes.begin(), bytes.end()); outcome != kAllCame) {
+      state_.broken = true;
+      throw PeerError(what_ + ": " + outcome + (too_late ? " (this rank came too late)" : "") +
+                          "; see the logs of the others, or raise the timeout",
+                      PeerError::Cause::kLate);
+    }
   }
-  if (const auto missing = agree_on(state, {}); !missing.empty()) {
-    state.broken = true;
-    fail(state, what, device, missing, "");
+
+ private:
+  // The first that is said counts.
+  void decide(const std::string& outcome) {
+    state_.store->compareSet(kOutcome, {}, bytes_of(outcome));
   }
-}
+
+  bool is_decided() {
+    if (Clock::now() < next_look_) {
+      return false;
+    }
+    next_look_ = Clock::now() + kBetweenLooks;
+    if (state_.store->check({kOutcome})) {
+      return true;
+    }
+    if (!deadline_.passed()) {
+      return false;
+    }
+    decide("timed out: " + list_ranks(missing()) + " did not begin the first collective on " +
+           device_ + " within " + to_text(deadline_.total()) + ", and it needs all ranks");
+    return true;
+  }
+
+  [[nodiscard]] std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < state_.size; ++rank) {
+      if (!state_.store->check({arrival_key(rank)})) {
+        ranks.push_back(rank);
+      }
+    }
+    return ranks;
+  }
+
+  Group::State& state_;
+  const std::string& what_;
+  const std::string device_;
+  const Deadline deadline_;
+  Clock::time_point next_look_;
+};
 
 }  // namespace
 
-void meet(Group::State& state, const std::string& what, c10::DeviceType device,
-          std::chrono::milliseconds timeout) {
+void meet_before_first(Group::State& state, const std::string& what, c10::DeviceType device,
+                       std::chrono::milliseconds timeout) {
   if (!state.first_is_due) {
     return;
   }
@@ -104,11 +117,10 @@ void meet(Group::State& state, const std::string& what, c10::DeviceType device,
     return;
   }
   as_peer_error(what, [&] {
-    state.store->set(arrival_key(state.rank), bytes_of("1"));
     // Else a Python rank takes part, or one that is still making its group where none waits for
     // all.
-    if (ranks_not_there(*state.store, state.size).empty()) {
-      wait_for_all(state, what, device, timeout);
+    if (are_all_there(*state.store, state.size)) {
+      Meeting(state, what, device, timeout).attend();
     }
   });
   state.first_is_due = false;

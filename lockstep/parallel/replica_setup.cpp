@@ -2,6 +2,7 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/base/error.h"
 #include "lockstep/parallel/checks/same_model.h"
@@ -13,6 +14,23 @@ namespace lockstep::parallel {
 namespace {
 
 [[noreturn]] void refuse_to_wrap(const std::string& why) { throw UsageError(why); }
+
+// What ranks exchange lies there. In the same order on all ranks; a part may be on the CPU.
+std::set<at::DeviceType> devices_of(const torch::nn::Module& module,
+                                    const std::set<std::string>& ignored, const Delayed& delayed) {
+  std::set<at::DeviceType> devices;
+  for (const auto& tensors : {module.named_parameters(), module.named_buffers()}) {
+    for (const auto& item : tensors) {
+      if (!ignored.contains(item.key())) {
+        devices.insert(item.value().device().type());
+      }
+    }
+  }
+  for (const auto& [name, tensor] : delayed.parameters) {
+    devices.insert(tensor.device().type());
+  }
+  return devices;
+}
 
 }  // namespace
 
@@ -41,14 +59,13 @@ Replica::Replica(const torch::nn::Module& module, const Group& group,
     remember(parameters);
     choose_devices(options);
     const auto chosen = reducer_options(options, group_);
-    const auto& first =
-        parameters.empty() ? delayed.parameters.begin()->second : parameters.front().tensor;
-    group_.meet("DistributedDataParallel", first.device().type());
+    if (!delayed.parameters.empty() && options.mean_over_samples) {
+      refuse_to_wrap("mean_over_samples does not weigh delayed parameters; leave one of both out");
+    }
+    for (const auto device : devices_of(module_, ignored_, delayed)) {
+      group_.meet("DistributedDataParallel", device);
+    }
     if (!delayed.parameters.empty()) {
-      if (options.mean_over_samples) {
-        refuse_to_wrap(
-            "mean_over_samples does not weigh delayed parameters; leave one of both out");
-      }
       delay(delayed, chosen);
     }
     if (!parameters.empty()) {

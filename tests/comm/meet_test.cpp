@@ -55,7 +55,7 @@ TEST(Meet, ARankThatDoesNotComeIsNamedOnAllRanksAndByItself) {
               ThrowsMessage<PeerError>(
                   AllOf(HasSubstr("all_reduce #1 on rank " + std::to_string(world.rank()) +
                                   " of 3: timed out: rank 2 did not begin the first collective on "
-                                  "cpu in time" +
+                                  "cpu within 2 s, and it needs all ranks" +
                                   (is_late ? " (this rank came too late)" : "")),
                         HasSubstr("see the logs of the others, or raise the timeout"))));
           tell(world, "gave up " + std::to_string(world.rank()));
@@ -76,8 +76,27 @@ TEST(Meet, ARankThatEndedIsNamedSoon) {
   });
 }
 
+// Its arrival is there, so the last one would find all.
+TEST(Meet, ARankThatComesAfterADeathGoesNotOnAlone) {
+  on_ranks(3, [](Group& world) {
+    if (world.rank() == 2) {
+      world.store()->set("first/arrived/2", std::vector<std::uint8_t>{1});
+      ::_exit(0);
+    }
+    if (world.rank() == 1) {
+      world.store()->wait({"gave up 0"}, kLong);
+    }
+    EXPECT_THAT([&] { sum(world); },
+                ThrowsMessage<PeerError>(AllOf(HasSubstr("rank 2 (pid "), HasSubstr("ended"))));
+    tell(world, "gave up " + std::to_string(world.rank()));
+    if (world.rank() == 0) {
+      world.store()->wait({"gave up 1"}, kLong);
+    }
+  });
+}
+
 TEST(Meet, RanksMeetOnce) {
-  for (const std::string like : {"shm", "gloo"}) {
+  for (const std::string like : {"shm", "gloo", "lockstep"}) {
     on_ranks(
         2,
         [](Group& world) {

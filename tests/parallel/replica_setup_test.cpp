@@ -49,7 +49,7 @@ TEST(Replica, NamesARankThatDoesNotWrapItsModule) {
       EXPECT_THAT([&] { Replica(*net, world, {.init_sync = init_sync}); },
                   ThrowsMessage<PeerError>(
                       HasSubstr("DistributedDataParallel on rank 0 of 2: timed out: rank 1 did not "
-                                "begin the first collective on cpu in time")));
+                                "begin the first collective on cpu within 3 s")));
       world.store()->set("rank 0 gave up", std::vector<std::uint8_t>{1});
       if (::testing::Test::HasFailure()) {
         throw std::runtime_error("expectations failed, see above");

@@ -15,6 +15,14 @@ constexpr std::size_t kListed = 16;  // Ranks that a message names.
 
 std::string info_key(int rank) { return "rank_info/" + std::to_string(rank); }
 
+std::vector<std::string> info_keys(int size) {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size; ++rank) {
+    keys.push_back(info_key(rank));
+  }
+  return keys;
+}
+
 std::string write_entry(const RankInfo& entry) {
   return std::to_string(entry.rank) + "\n" + std::to_string(entry.size) + "\n" + entry.backend +
          "\n" + entry.text;
@@ -66,12 +74,8 @@ bool store_may_be_older() {
 
 // Returns the ranks that did not come within that time.
 std::vector<int> wait_for_all(c10d::Store& store, int size, std::chrono::milliseconds time) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < size; ++rank) {
-    keys.push_back(info_key(rank));
-  }
   try {
-    store.wait(keys, time);
+    store.wait(info_keys(size), time);
     return {};
   } catch (const std::exception&) {  // If the store is gone, asking again says so.
     return ranks_not_there(store, size);
@@ -108,6 +112,8 @@ void require_same_as_first(c10d::Store& store, const RankInfo& mine) {
   }
   require_same_group(mine, read_entry(first));
 }
+
+bool are_all_there(c10d::Store& store, int size) { return store.check(info_keys(size)); }
 
 std::vector<int> ranks_not_there(c10d::Store& store, int size) {
   std::vector<int> ranks;

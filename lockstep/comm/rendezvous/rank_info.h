@@ -28,6 +28,7 @@ class AbsentRanks : public PeerError {
 // older than this group and hold what ranks of an earlier attempt left.
 void require_same_as_first(c10d::Store& store, const RankInfo& mine);
 
+[[nodiscard]] bool are_all_there(c10d::Store& store, int size);
 [[nodiscard]] std::vector<int> ranks_not_there(c10d::Store& store, int size);
 
 // How the other ranks that have joined differ from this one, as a sentence; empty if they do not.

@@ -156,7 +156,7 @@ void expect_that_one_who_never_comes_is_named(int absent) {
                 ThrowsMessage<PeerError>(
                     AllOf(HasSubstr("all_reduce #1 on rank " + std::to_string(world.rank()) +
                                     " of 2: timed out: rank " + std::to_string(absent) +
-                                    " did not begin the first collective on cuda in time"),
+                                    " did not begin the first collective on cuda within 5 s"),
                           HasSubstr("see the logs of the others, or raise the timeout"))));
     world.store()->set("the other gave up", std::vector<std::uint8_t>{1});
   });
