@@ -79,10 +79,7 @@ void Group::barrier(const CollectiveOptions& options) const {
   const auto waits_in = backend(device);
   const std::string what =
       "barrier #" + std::to_string(state_->next_number(device)) + " on " + state_->who();
-  if (timeout <= std::chrono::milliseconds(0)) {
-    throw UsageError(what + ": the timeout is " + std::to_string(timeout.count()) +
-                     " ms, expected more than 0");
-  }
+  comm::require_positive(what, timeout);
   const auto number = ++state_->barriers;
   state_->count(device);
   try {

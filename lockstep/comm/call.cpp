@@ -23,11 +23,16 @@ Group::Call::Call(const Group& the_group, const char* operation, const at::Tenso
              state.who();
     }
   }
-  if (timeout <= std::chrono::milliseconds(0)) {
-    reject("the timeout is " + std::to_string(timeout.count()) + " ms, expected more than 0");
-  }
+  comm::require_positive(what, timeout);
   if (!tensor.defined()) {
     reject("the tensor is undefined");
+  }
+}
+
+void comm::require_positive(const std::string& what, std::chrono::milliseconds timeout) {
+  if (timeout <= std::chrono::milliseconds(0)) {
+    throw UsageError(what + ": the timeout is " + std::to_string(timeout.count()) +
+                     " ms, expected more than 0");
   }
 }
 

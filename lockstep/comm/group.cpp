@@ -337,10 +337,7 @@ void Group::meet(const std::string& what, at::DeviceType type,
                  const CollectiveOptions& options) const {
   const std::string place = what + " on " + open(state_).who();
   const auto limit = options.timeout.value_or(timeout());
-  if (limit <= std::chrono::milliseconds(0)) {
-    throw UsageError(place + ": the timeout is " + std::to_string(limit.count()) +
-                     " ms, expected more than 0");
-  }
+  comm::require_positive(place, limit);
   comm::meet_before_first(*state_, place, type, limit);
 }
 

@@ -109,6 +109,9 @@ namespace comm {
 // State::connect(), with an error that lists the ranks which did not come.
 void connect_or_explain(Group::State& state, const char* operation, Deadline deadline);
 
+// Throws UsageError, which begins with `what`, unless the timeout is more than 0.
+void require_positive(const std::string& what, std::chrono::milliseconds timeout);
+
 // Before a collective on such a device. If it is the first one, and the backend waits in it for all
 // ranks without a limit: waits until all have come here. Throws PeerError, which begins with
 // `what`, if one has ended, and with those that did not come at the timeout, the same ones on every

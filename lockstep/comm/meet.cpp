@@ -4,10 +4,10 @@
 // How it ended is written there once, by the rank that knows first: the last one to come, or one
 // that gives up. All ranks wait for that and obey it, however late they come.
 #include "lockstep/base/error.h"
-#include "lockstep/base/text/text.h"
 #include "lockstep/comm/group_state.h"
 #include "lockstep/comm/peer_error.h"
 #include "lockstep/comm/rendezvous/rank_info.h"
+#include "lockstep/comm/rendezvous/rank_keys.h"
 
 namespace lockstep::comm {
 namespace {
@@ -19,18 +19,6 @@ constexpr std::chrono::seconds kToDecide{30};           // Beyond the timeout.
 constexpr const char* kOutcome = "first/outcome";
 constexpr const char* kAllCame = "all came";
 
-std::string arrival_key(int rank) { return "first/arrived/" + std::to_string(rank); }
-
-std::vector<std::string> arrival_keys(int size) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < size; ++rank) {
-    keys.push_back(arrival_key(rank));
-  }
-  return keys;
-}
-
-std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-
 // One meeting, as one rank sees it.
 class Meeting {
  public:
@@ -39,12 +27,13 @@ class Meeting {
       : state_(state),
         what_(what),
         device_(c10::DeviceTypeName(device, /*lower_case=*/true)),
+        arrivals_(keys_of_ranks("first/arrived", state.size)),
         deadline_(Deadline::in(timeout)) {}
 
   void attend() {
     const bool too_late = state_.store->check({kOutcome});
-    state_.store->set(arrival_key(state_.rank), bytes_of("1"));
-    if (state_.store->check(arrival_keys(state_.size))) {
+    state_.store->set(arrivals_[static_cast<std::size_t>(state_.rank)], "1");
+    if (state_.store->check(arrivals_)) {
       decide(kAllCame);
     }
     try {
@@ -57,8 +46,7 @@ class Meeting {
       }
       throw;
     }
-    const auto bytes = state_.store->get(kOutcome);
-    if (const std::string outcome(bytes.begin(), bytes.end()); outcome != kAllCame) {
+    if (const auto outcome = state_.store->get_to_str(kOutcome); outcome != kAllCame) {
       state_.broken = true;
       throw PeerError(what_ + ": " + outcome + (too_late ? " (this rank came too late)" : "") +
                           "; see the logs of the others, or raise the timeout",
@@ -68,9 +56,7 @@ class Meeting {
 
  private:
   // The first that is said counts.
-  void decide(const std::string& outcome) {
-    state_.store->compareSet(kOutcome, {}, bytes_of(outcome));
-  }
+  void decide(const std::string& outcome) { state_.store->compareSet(kOutcome, "", outcome); }
 
   bool is_decided() {
     if (Clock::now() < next_look_) {
@@ -83,24 +69,16 @@ class Meeting {
     if (!deadline_.passed()) {
       return false;
     }
-    decide("timed out: " + list_ranks(missing()) + " did not begin the first collective on " +
+    const auto missing = ranks_without(*state_.store, arrivals_);
+    decide("timed out: " + list_ranks(missing) + " did not begin the first collective on " +
            device_ + " within " + to_text(deadline_.total()) + ", and it needs all ranks");
     return true;
-  }
-
-  [[nodiscard]] std::vector<int> missing() const {
-    std::vector<int> ranks;
-    for (int rank = 0; rank < state_.size; ++rank) {
-      if (!state_.store->check({arrival_key(rank)})) {
-        ranks.push_back(rank);
-      }
-    }
-    return ranks;
   }
 
   Group::State& state_;
   const std::string& what_;
   const std::string device_;
+  const std::vector<std::string> arrivals_;
   const Deadline deadline_;
   Clock::time_point next_look_;
 };

@@ -28,10 +28,7 @@ void Group::wait_for(const std::string& what, const std::function<bool()>& is_do
     throw UsageError(place + ": the group was destroyed; make a new one");
   }
   const auto limit = options.timeout.value_or(timeout());
-  if (limit <= std::chrono::milliseconds(0)) {
-    throw UsageError(place + ": the timeout is " + std::to_string(limit.count()) +
-                     " ms, expected more than 0");
-  }
+  comm::require_positive(place, limit);
   state_->wait_for(place, is_done, Deadline::in(limit));
 }
 

@@ -7,21 +7,15 @@
 #include "lockstep/base/deadline.h"
 #include "lockstep/base/environment.h"
 #include "lockstep/base/text/text.h"
+#include "lockstep/comm/rendezvous/rank_keys.h"
 
 namespace lockstep::comm {
 namespace {
 
 constexpr std::size_t kListed = 16;  // Ranks that a message names.
 
+std::vector<std::string> info_keys(int size) { return keys_of_ranks("rank_info", size); }
 std::string info_key(int rank) { return "rank_info/" + std::to_string(rank); }
-
-std::vector<std::string> info_keys(int size) {
-  std::vector<std::string> keys;
-  for (int rank = 0; rank < size; ++rank) {
-    keys.push_back(info_key(rank));
-  }
-  return keys;
-}
 
 std::string write_entry(const RankInfo& entry) {
   return std::to_string(entry.rank) + "\n" + std::to_string(entry.size) + "\n" + entry.backend +
@@ -116,13 +110,7 @@ void require_same_as_first(c10d::Store& store, const RankInfo& mine) {
 bool are_all_there(c10d::Store& store, int size) { return store.check(info_keys(size)); }
 
 std::vector<int> ranks_not_there(c10d::Store& store, int size) {
-  std::vector<int> ranks;
-  for (int rank = 0; rank < size; ++rank) {
-    if (!store.check({info_key(rank)})) {
-      ranks.push_back(rank);
-    }
-  }
-  return ranks;
+  return ranks_without(store, info_keys(size));
 }
 
 std::string differences(c10d::Store& store, const RankInfo& mine) {
