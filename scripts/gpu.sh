@@ -3,7 +3,7 @@
 #
 # `nccl` runs the tests of ranks that share a GPU over NCCL, with the NCCL 2.30 or later that LOCKSTEP_NCCL names
 # (.../libnccl.so.2): LibTorch's own may be older. It is left out without the variable. `memcheck` needs
-# compute-sanitizer. `bench` prints the rows of docs/results/performance.md and takes twenty minutes.
+# compute-sanitizer. `bench` prints the rows of docs/results/performance.md.
 source "$(dirname "$0")/common.sh"
 
 [[ -e /dev/nvidiactl ]] || die "there is no GPU here (/dev/nvidiactl)"
